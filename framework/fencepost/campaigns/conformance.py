@@ -7,12 +7,13 @@ everything, then comes unknown, then holds. A clause is not applicable if it bin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
+from fencepost.campaigns import endings
 from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.findings import (
     Evidence,
@@ -52,10 +53,19 @@ class MatrixRow(Struct, frozen=True, kw_only=True):
     """The tests whose run violated it; if any violation is new, those with a new one."""
     known: tuple[str, ...] = ()
     """The ids of the known findings that explain its violations; empty if any violation is new."""
+    expected_by: tuple[str, ...] = ()
+    """The tests that were expected to fail (`xfail`), and did as it was violated; empty if any
+    violation is new."""
     reason: str = ""
     """Why it is not applicable, or undecided."""
     follows: str = ""
     """The violated clause because of which alone it is undecided."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is violated, and neither a known finding nor an expected failure of a test
+        says so: such a violation ends a command with 1, as any failed test does."""
+        return self.verdict is Outcome.VIOLATED and not self.known and not self.expected_by
 
 
 class Matrix(Struct, frozen=True):
@@ -78,7 +88,7 @@ class Matrix(Struct, frozen=True):
     @property
     def suspects(self) -> Sequence[str]:
         """The tests to run again: those that violated a clause anew, or else those that failed."""
-        new = [row for row in self.rows if row.verdict is Outcome.VIOLATED and not row.known]
+        new = [row for row in self.rows if row.is_new]
         return [test for row in new for test in row.violated_by] or self.failed
 
 
@@ -125,11 +135,12 @@ def rows_of(
 ) -> Sequence[MatrixRow]:
     """The joined verdicts of the tests' runs: one row for each declared clause."""
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in runs]
+    expecting = {ran.nodeid for ran in runs if ran.expected}
     named = system.name
     if isinstance(system, Versioned) and "@" not in named:
         named = f"{named}@{system.version}"
     return [
-        _row(clause, named, runtime, found)
+        _row(clause, named, runtime, found, expecting)
         if described.binds(system.plane)
         else MatrixRow(
             clause=clause,
@@ -148,6 +159,20 @@ def rows_of(
 def undecided(rows: Iterable[MatrixRow]) -> Mapping[str, str]:
     """The clauses that are undecided for a reason of their own -> the reason."""
     return {r.clause: r.reason for r in rows if r.verdict is Outcome.UNKNOWN and not r.follows}
+
+
+def violated(rows: Iterable[MatrixRow]) -> Sequence[str]:
+    """How many clauses are violated anew, as known and as a test expects, in words."""
+    rows = [row for row in rows if row.verdict is Outcome.VIOLATED]
+    new, known = sum(row.is_new for row in rows), sum(bool(row.known) for row in rows)
+    return endings.violated(new, known, len(rows) - new - known)
+
+
+def expected(rows: Iterable[MatrixRow]) -> Iterator[str]:
+    """The violations that a test expects, a line for each clause."""
+    for row in rows:
+        if row.expected_by:
+            yield f"expected: {row.clause} is violated in {endings.few(row.expected_by)}"
 
 
 def _failure(ended: int, collected: testrun.ResultCollector) -> FencepostError | None:
@@ -170,15 +195,18 @@ def _row(
     system: str,
     runtime: str,
     found: Iterable[tuple[str, Mapping[str, Verdict]]],
+    expecting: Collection[str] = (),
 ) -> MatrixRow:
+    """The joined verdicts of a clause; `expecting` are the tests that failed as expected."""
     several = [(test, verdicts[clause]) for test, verdicts in found if clause in verdicts]
     outcomes = {verdict.verdict for _, verdict in several}
     exercised = sum(verdict.exercised for _, verdict in several)
     kinds = {verdict.evidence for _, verdict in several if verdict.evidence is not None}
     broken = [(test, verdict) for test, verdict in several if verdict.violated]
-    new = [test for test, verdict in broken if not verdict.known]
+    unexplained = [(test, verdict) for test, verdict in broken if not verdict.known]
+    new = [test for test, _ in unexplained if test not in expecting]
     unsure = [verdict for _, verdict in several if verdict.verdict is Outcome.UNKNOWN]
-    unexplained = [verdict for verdict in unsure if not verdict.follows]
+    alone = [verdict for verdict in unsure if not verdict.follows]
     return MatrixRow(
         clause=clause,
         system=system,
@@ -189,6 +217,7 @@ def _row(
         tests=tuple(test for test, verdict in several if verdict.exercised or verdict.violated),
         violated_by=tuple(new or [test for test, _ in broken]),
         known=() if new else tuple(sorted({one for _, v in broken for one in v.known})),
-        reason=next((one.reason for one in (*unexplained, *unsure)), ""),
-        follows="" if unexplained else next((one.follows for one in unsure), ""),
+        expected_by=() if new else tuple(test for test, _ in unexplained),
+        reason=next((one.reason for one in (*alone, *unsure)), ""),
+        follows="" if alone else next((one.follows for one in unsure), ""),
     )

@@ -44,6 +44,13 @@ def undecided(reasons: Mapping[str, str]) -> Iterator[str]:
         yield f"undecided: {few(clauses)}: {why}"
 
 
+def violated(new: int, known: int = 0, expected: int = 0) -> Sequence[str]:
+    """How many clauses were violated, and which of them are no news; the reasons of `exit_reason`
+    that are verdicts."""
+    numbers = {"anew": new, "as known": known, "as expected": expected}
+    return [f"{counted(n, 'clause')} violated {how}" for how, n in numbers.items() if n]
+
+
 def exit_reason(code: int, *reasons: str) -> str:
     """Why a command ends with its exit code: `1 clause violated anew, 2 undecided: exit code 1`.
     Empty reasons are left out; only a command that ends with 0 may have none."""

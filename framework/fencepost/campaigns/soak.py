@@ -371,7 +371,7 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     lines.append(
         endings.exit_reason(
             soaked.exit_code(),
-            f"{endings.counted(violated, 'clause')} violated anew" if violated else "",
+            *endings.violated(violated),
             f"{endings.counted(undecided, 'clause')} undecided" if undecided else "",
             f"{endings.counted(cut, 'run')} cut short" if cut else "",
             f"{endings.counted(troubled, 'run')} with trouble" if troubled else "",

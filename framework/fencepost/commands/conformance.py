@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.conformance import Matrix, MatrixRow, undecided
+from fencepost.campaigns.conformance import Matrix, MatrixRow, expected, undecided, violated
 from fencepost.campaigns.conformance import conformance as run_conformance
 from fencepost.commands.options import (
     DEFAULT_OUT,
@@ -125,8 +125,7 @@ def conformance(
 
 
 def _code(rows: Sequence[MatrixRow], failures: Sequence[FencepostError], failed: object) -> int:
-    outcomes = {row.verdict for row in rows if not row.known}
-    if Outcome.VIOLATED in outcomes:
+    if any(row.is_new for row in rows):
         return EXIT_VIOLATED
     if failures:
         return failures[0].exit_code
@@ -145,12 +144,12 @@ def ending(
     tried: bool = True,
 ) -> Iterator[str]:
     """What is new, what held, where to go on, and the reason for the exit code, a line each."""
-    new = [row for row in rows if row.verdict is Outcome.VIOLATED and not row.known]
+    new = [row for row in rows if row.is_new]
     unsure = undecided(rows)
-    known = [row for row in rows if row.known]
     for row in new:
         where = f"{row.system} on {row.runtime}"
         yield f"NEW: {row.clause} is violated by {where} in {endings.few(row.violated_by)}"
+    yield from expected(rows)
     columns: dict[tuple[str, str], dict[str, Outcome]] = {}
     for row in rows:
         columns.setdefault((row.system, row.runtime), {})[row.clause] = row.verdict
@@ -164,8 +163,7 @@ def ending(
         "" if rows else "nothing was judged",
         NO_RUN if rows and not tried else "",
         f"{endings.counted(len(failures), 'suite')} not judged whole" if failures else "",
-        f"{endings.counted(len(new), 'clause')} violated anew" if new else "",
-        f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
+        *violated(rows),
         f"{endings.counted(len(unsure), 'clause')} undecided" if unsure else "",
         f"{endings.counted(len(failed), 'test')} failed" if failed else "",
     )
@@ -175,7 +173,7 @@ def again_of(matrices: Sequence[Matrix], shape: Shape) -> str:
     """The command that runs the worst test again as it was run here; empty if none is suspect. A
     matrix with a new violation comes before one of which tests failed otherwise."""
     suspect = [one for one in matrices if one.rows and one.failure is None and one.suspects]
-    suspect.sort(key=lambda one: not _is_new(one.rows))
+    suspect.sort(key=lambda one: not any(row.is_new for row in one.rows))
     if not suspect:
         return ""
     matrix = suspect[0]
@@ -187,10 +185,6 @@ def again_of(matrices: Sequence[Matrix], shape: Shape) -> str:
     given = (*options.items(), *options_of(shown))
     words = [word for name, value in given for word in (f"--{name}", value)]
     return f"again: {shlex.join(['fencepost', 'run', *words, matrix.places.get(test, test)])}"
-
-
-def _is_new(rows: Sequence[MatrixRow]) -> bool:
-    return any(row.verdict is Outcome.VIOLATED and not row.known for row in rows)
 
 
 def _runtimes_here(system: System) -> Sequence[str]:

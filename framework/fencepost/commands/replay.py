@@ -103,8 +103,7 @@ def reason_of(results: Sequence[RunResult], failure: FencepostError | Violation 
     said = next(iter(str(failure).splitlines()), "") if failure is not None and not anew else ""
     return endings.exit_reason(
         EXIT_CLEAN if failure is None else failure.exit_code,
-        f"{endings.counted(len(anew), 'clause')} violated anew" if anew else "",
-        f"{endings.counted(len(known), 'clause')} violated as known" if known else "",
+        *endings.violated(len(anew), len(known)),
         said,
     )
 

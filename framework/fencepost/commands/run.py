@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.conformance import MatrixRow, rows_of, undecided
+from fencepost.campaigns.conformance import MatrixRow, expected, rows_of, undecided, violated
 from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload
 from fencepost.commands.terminal import (
     errors,
@@ -23,7 +23,6 @@ from fencepost.commands.terminal import (
     print_run_table,
     show,
 )
-from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_VIOLATED
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.schedule import receipts as receipts_of
@@ -99,6 +98,7 @@ def run(
                 "reason": reason,
                 "tests": collected.tests,
                 "verdicts": verdicts,
+                "expected": {row.clause: row.expected_by for row in rows if row.expected_by},
                 "receipts": {"faults": sum(map(len, receipts)), "without": without},
             }
         )
@@ -107,7 +107,7 @@ def run(
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
     if not json and code != EXIT_INTERRUPTED:
-        for line in (*endings.undecided(unsure), reason):
+        for line in (*expected(rows), *endings.undecided(unsure), reason):
             print_line(line)
     raise typer.Exit(code)
 
@@ -115,15 +115,10 @@ def run(
 def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCollector) -> str:
     """The reason for the exit code: the failure that decided it, unless that is a verdict, and how
     much was violated, undecided and failed."""
-    violated = [row for row in rows if row.verdict is Outcome.VIOLATED]
-    known = sum(bool(row.known) for row in violated)
     unsure = len(undecided(rows))
     failed = len({one["test"] for one in collected.tests if one["outcome"] == "failed"})
     reasons = (
-        endings.counted(len(violated) - known, "clause") + " violated anew"
-        if len(violated) > known
-        else "",
-        f"{endings.counted(known, 'clause')} violated as known" if known else "",
+        *violated(rows),
         _decisive(code, collected),
         f"{endings.counted(unsure, 'clause')} undecided" if unsure else "",
         f"{endings.counted(failed, 'test')} failed" if failed else "",

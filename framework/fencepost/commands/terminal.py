@@ -186,7 +186,8 @@ def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -
     for row in sorted(rows, key=lambda row: order[row.clause]):
         word = Text(row.verdict, _STYLE[row.verdict])
         known = f"known: {', '.join(row.known)}" if row.known else ""
-        says = known or row.reason or loaded.clause(row.clause).says
+        expected = f"expected by {few(row.expected_by)}" if row.expected_by else ""
+        says = known or expected or row.reason or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         where = (printable(one) for one in (row.clause, row.system, row.runtime))
         table.add_row(*where, word, count, row.evidence or "", tests, printable(says))

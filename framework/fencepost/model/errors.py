@@ -79,9 +79,11 @@ class Violation(AssertionError):
 
 
 EXIT_CLEAN = 0
-"""The command did what was asked; no clause was violated and no run was undecided."""
+"""The command did what was asked; no clause was violated but as known, or as a test expects, and no
+run was undecided."""
 EXIT_VIOLATED = 1
-"""A clause was violated."""
+"""A clause was violated, and neither a known finding nor an expected failure of a test says so; or
+a test failed."""
 EXIT_USAGE = 2
 """The command line, a setting or a test asked for something that does not exist or does not fit."""
 EXIT_INCONCLUSIVE = 3

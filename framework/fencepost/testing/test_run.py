@@ -97,6 +97,8 @@ class Ran:
     outcome: Literal["passed", "failed", "skipped", "rerun"]
     """`rerun`: it failed, and pytest-rerunfailures began another attempt."""
     folder: RunFolder
+    expected: bool = False
+    """Whether the test failed as it was expected to (`xfail`), so that pytest counts no failure."""
 
 
 @final
@@ -198,7 +200,8 @@ class ResultCollector:
             self.report(f"  {report.nodeid}: {report.outcome}")
         folder = folder_in(report)
         if report.when == "call" and folder is not None:
-            ran = Ran(report.nodeid, report.outcome, folder)
+            expected = report.skipped and hasattr(report, "wasxfail")
+            ran = Ran(report.nodeid, report.outcome, folder, expected)
             self.runs.append(ran)
             if self.stop_when(ran) and self._session is not None:
                 self._session.shouldfail = "found"

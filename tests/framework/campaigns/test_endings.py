@@ -192,3 +192,22 @@ def test_what_is_undecided_in_one_test_is_undecided_though_another_shows_it() ->
     held = Verdict(HELD, 1, Evidence.PEER, "it holds")
     joined = _row("A", "system", "process", [("t::one", {"A": held}), ("t::two", {"A": unknown()})])
     assert (joined.verdict, joined.reason, joined.follows) == (OPEN, "the run ended first", "")
+
+
+def test_a_violation_that_a_test_expects_is_said_as_expected() -> None:
+    broken = {"A": Verdict(BROKEN, 1, None, "it holds", violated=1)}
+    expecting = _row("A", "s", "process", [("t::weak", broken)], expecting={"t::weak"})
+    assert not expecting.is_new
+    assert run.reason_of(0, [expecting], ResultCollector()) == (
+        "1 clause violated as expected: exit code 0"
+    )
+    assert list(conformance.ending([expecting], (), (), 0)) == [
+        "expected: A is violated in t::weak",
+        "0 of 1 clause held on s, process",
+        "1 clause violated as expected: exit code 0",
+    ]
+    both = [("t::weak", broken), ("t::other", broken)]
+    elsewhere = _row("A", "s", "process", both, expecting={"t::weak"})
+    assert elsewhere.is_new
+    assert elsewhere.violated_by == ("t::other",)
+    assert run.reason_of(1, [elsewhere], ResultCollector()) == "1 clause violated anew: exit code 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,20 @@ def test_a_known_weakness_is_expected_until_it_is_mended(
     ran = pytester.runpytest_subprocess(*left_out, *options, f"--fencepost-defects={defects}")
     ran.assert_outcomes(**outcome)
     assert ran.ret == code
+
+
+def test_a_run_says_which_violation_is_expected_and_by_which_test(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_it=SOURCE.read_text())
+    pytester.makeconftest("import sys; sys.modules['hypothesis'] = None")
+    main = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
+    options = ("--runtime=simulated", "--seed=7", "--defects=serves-without-lease")
+    ran = pytester.run(*main, "run", *options, "test_it.py", "--", "-p", "no:hypothesispytest")
+    assert ran.ret == 0
+    ran.stdout.fnmatch_lines(
+        [
+            "expected: QC-17 is violated in test_it.py::test_a_cut_off_broker_serves_no_client",
+            "1 clause violated as expected: exit code 0",
+        ]
+    )
