@@ -26,6 +26,7 @@ from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_ENVIRONMENT,
     EXIT_INCONCLUSIVE,
+    EXIT_USAGE,
     EXIT_VIOLATED,
 )
 from fencepost.plugins.manager import Plugins
@@ -104,6 +105,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     """Whether the cluster got ready at all; if not, `trouble` says why."""
     whole: bool = True
     """Whether the run reached its planned end."""
+    plugin_failed: bool = False
+    """Whether that was because code of a plugin raised, such as a log parser."""
     complete: bool = True
     """Whether its history is whole, so that what is undecided has a reason of its own."""
     met: Counts = {}
@@ -168,10 +171,13 @@ class Soaked:
         return "" if any(run.started for run in self.runs) else self.runs[0].trouble
 
     def exit_code(self) -> int:
-        """1 for a new violation; 4 if no cluster ever got ready; 3 if anything is undecided, a run
-        was cut short, or no fault was injected though faults were wanted; else 0."""
+        """1 for a new violation; 2 if code of a plugin raised; 4 if no cluster ever got ready; 3
+        if anything is undecided, a run was cut short, or no fault was injected though faults were
+        wanted; else 0."""
         if self.violated():
             return EXIT_VIOLATED
+        if any(run.plugin_failed for run in self.runs):
+            return EXIT_USAGE
         if self.runs and self.never_started():
             return EXIT_ENVIRONMENT
         unsure = (Status.NOT_STARTED, Status.CUT_SHORT, Status.UNDECIDED)
@@ -209,7 +215,8 @@ def soak(
 ) -> Soaked:
     """Conducts the runs, as many at a time as there are jobs.
 
-    Each result is added to `into` at once, so that it outlives an error in a later run.
+    Each result is added to `into` at once, so that it outlives an error in a later run. Raises
+    PluginFailed if code of a plugin keeps a run from starting: it would keep each from it.
     """
 
     soaked = Soaked(with_faults=bool(wanted.offered)) if into is None else into
@@ -275,6 +282,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         lost=conducted.lost,
         stalled=end.stalled_in_words,
         whole=conducted.whole,
+        plugin_failed=conducted.plugin_failed,
         complete=result.judgement.whole(end),
         met=conducted.met,
         forfeited=result.judgement.in_part(end),
@@ -366,6 +374,7 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
         alike = [run.run for run in runs if run.status is worst]
         lines += [endings.go_on(run) for run in alike[:_GO_ON]]
     cut = sum(not run.whole for run in runs)
+    failed = sum(run.plugin_failed for run in runs)
     troubled = sum(bool(run.whole and run.trouble) for run in runs)
     violated, undecided = len(soaked.violated()), len(soaked.undecided())
     lines.append(
@@ -374,6 +383,7 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
             *endings.violated(violated),
             f"{endings.counted(undecided, 'clause')} undecided" if undecided else "",
             f"{endings.counted(cut, 'run')} cut short" if cut else "",
+            f"{endings.counted(failed, 'run')} in which code of a plugin raised" if failed else "",
             f"{endings.counted(troubled, 'run')} with trouble" if troubled else "",
             NO_FAULT if soaked.unbroken() else "",
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from fencepost.model.clock import MS, now_ns
-from fencepost.model.errors import UsageError
+from fencepost.model.errors import PluginFailed
 from fencepost.model.system.capabilities import Probed, System
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.topology import Link
@@ -71,10 +71,10 @@ def probe_name(probe: Probe) -> str:
     return f"{getattr(probe, '__module__', '')}:{getattr(probe, '__qualname__', '')}"
 
 
-def raised(system: System, what: str) -> UsageError:
+def raised(system: System, what: str) -> PluginFailed:
     """The error for a system's probe that broke its contract: `what` is the exception that it
     raised."""
-    return UsageError(
+    return PluginFailed(
         f"the probe {probe_name(probe_of(system))} of the system {system.name} raised {what}: let "
         "it return False for a node that refuses, closes or is silent (fencepost.Probed)"
     )
@@ -83,7 +83,7 @@ def raised(system: System, what: str) -> UsageError:
 def ask_all(system: System, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
     """Probes every end at once; `asked` holds how long to wait for each, and the question's size.
 
-    Raises UsageError for a probe that raises.
+    Raises PluginFailed for a probe that raises.
     """
     probe = probe_of(system)
 

@@ -50,6 +50,16 @@ class Inconclusive(FencepostError):
     exit_code: ClassVar[int] = 3
 
 
+class PluginFailed(FencepostError):
+    """Code that a plugin gave for a system's runs raised: a log parser, a probe (exit code 2).
+
+    The plugin's author has to act, so the sentence names the code and what it was given. It is no
+    `UsageError`: a schedule skips a fault that does not fit, and goes on; it must not skip this.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
 class NotApplicable(FencepostError):
     """The system does not have the requested part, by its nature (exit code 2): a test that needs
     it is skipped."""
@@ -85,7 +95,8 @@ EXIT_VIOLATED = 1
 """A clause was violated, and neither a known finding nor an expected failure of a test says so; or
 a test failed."""
 EXIT_USAGE = 2
-"""The command line, a setting or a test asked for something that does not exist or does not fit."""
+"""The command line, a setting or a test asked for something that does not exist or does not fit; or
+code of a plugin, such as a log parser or a probe, raised."""
 EXIT_INCONCLUSIVE = 3
 """The evidence allows no verdict."""
 EXIT_ENVIRONMENT = 4

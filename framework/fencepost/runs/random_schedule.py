@@ -19,7 +19,7 @@ from typing import final
 from fencepost.events import ClientFailed, Event
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
-from fencepost.model.errors import FencepostError, UsageError, Violation
+from fencepost.model.errors import FencepostError, PluginFailed, UsageError, Violation
 from fencepost.model.faults.random_faults import (
     Administration,
     ChoosesFaults,
@@ -90,6 +90,8 @@ class Conducted:
     """How often an administrator asked for something."""
     whole: bool = False
     """Whether the run reached its planned end."""
+    plugin_failed: bool = False
+    """Whether that was because code of a plugin raised."""
 
 
 def run_one(
@@ -104,7 +106,8 @@ def run_one(
 ) -> Conducted:
     """One run of `spec` under load, with the offered faults and administration for `span_ms` (no
     faults: neither), at most `at_once` faults at a time. The cluster gets the spares that its
-    system has for schedules."""
+    system has for schedules. Raises PluginFailed if code of a plugin keeps the run from starting.
+    """
 
     def draw(run: Run) -> None:
         run.clients.load()
@@ -156,7 +159,10 @@ def _conducted(
                 drawn_ms=drawn_ms,
                 operations=run.faults.asked,
                 whole=result.whole and not isinstance(trouble, FencepostError),
+                plugin_failed=isinstance(trouble or result.trouble, PluginFailed),
             )
+    except PluginFailed:  # it would end each further run, too
+        raise
     except FencepostError as not_started:
         return Conducted(folder, None, str(not_started))
 

@@ -139,6 +139,13 @@ def test_an_exit_code_that_is_not_0_has_its_reason() -> None:
     )
 
 
+def test_a_soak_in_which_code_of_a_plugin_raised_says_so_beside_a_code_of_its_own() -> None:
+    raised = replace(run_of(1, 3, "the log parser raised"), whole=False, plugin_failed=True)
+    assert ended(raised, run_of(2, 3))[-1] == (
+        "1 run cut short, 1 run in which code of a plugin raised: exit code 2"
+    )
+
+
 def test_a_client_that_failed_and_a_stall_are_named_though_the_run_is_clean() -> None:
     run = replace(run_of(7, 3), lost=["clients/a#1 ended"], stalled="this machine stalled")
     assert ended(run)[1:3] == [

@@ -12,9 +12,10 @@ from typing import cast
 
 import pytest
 
-from fencepost import Probe, System, UsageError
+from fencepost import Probe, System
 from fencepost.injection.probes import ProbeAnswer, ask_all, open_connections
 from fencepost.model.clock import MS, SECOND, now_ns
+from fencepost.model.errors import PluginFailed
 from fencepost_kafka.probe import kafka_probe
 
 Reply = Callable[[socket.socket, bytes], None]
@@ -159,7 +160,7 @@ def clumsy_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bo
 
 
 def test_a_probe_that_raises_is_named_with_what_it_is_to_do() -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(PluginFailed) as caught:
         ask_all(probed(clumsy_probe), {("127.0.0.1", 1): (1.0, 0)})
     assert str(caught.value) == (
         f"the probe {__name__}:clumsy_probe of the system acme/lamps raised "

@@ -22,6 +22,7 @@ from tests.echo_run import PAIR, talking_pair
 from fencepost import NodeStarted, Shape, Spare, UsageError, View, one_way
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection import network
+from fencepost.model.errors import PluginFailed
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.docker.pod_agent import Agent
@@ -176,7 +177,7 @@ def test_a_probe_that_raises_ends_the_fault_with_its_name(
     monkeypatch.setattr(EchoSystem, "probe", property(lambda system: clumsy_probe))
     with talking_pair(tmp_path / "run") as runtime:
         with pytest.raises(
-            UsageError, match="clumsy_probe of the system echo/mesh raised C"
+            PluginFailed, match="clumsy_probe of the system echo/mesh raised C"
         ) as caught:
             runtime.apply_cut(CUT)
         assert caught.value.exit_code == 2

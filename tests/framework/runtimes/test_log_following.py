@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +24,11 @@ from fencepost import (
     Slot,
     Stalled,
 )
-from fencepost.events import Codec, Event
+from fencepost.events import Codec, Event, EvidenceMissed
+from fencepost.history.merge import merge
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.errors import PluginFailed
 from fencepost.model.runtime import Condition, Process, Signal
 from fencepost.model.system.subject import Subject
 from fencepost.model.view import View
@@ -108,6 +111,33 @@ def test_logs_of_several_processes_are_kept_apart(tmp_path: Path, parsed_logs: P
     assert [e.at_ns for e in events_in(tmp_path / "b#1.ndjson")] == [1]
 
 
+class Clumsy:
+    """Fails at the second line."""
+
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
+        return Counting().parse(line) if line == "7" else [ParsedEvent(line + 1, Stalled())]  # type: ignore
+
+
+def test_a_parser_that_raises_is_named_with_the_line_and_the_history_lacks_what_it_told(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder.open(tmp_path / "a#1.ndjson", "run", "a#1")
+    parsed = ParsedLog(Clumsy(), recorder, "acme/lamps", Path("logs/a#1.log"))
+    parsed.take(b"7\neight\n9\n")
+    first, missed = events_in(tmp_path / "a#1.ndjson")
+    assert first.at_ns == 7
+    assert isinstance(missed.body, EvidenceMissed)
+    assert missed.body.kinds == ()
+    said = (
+        f"the log parser {__name__}:Clumsy of the system acme/lamps raised TypeError: can only "
+        rf'concatenate str \(not "int"\) to str \({__file__}:\d+\) at line 2 of logs/a#1.log'
+    )
+    assert re.fullmatch(f"{said}; no later line of it was read", missed.body.what)
+    assert parsed.failed is not None
+    assert re.match(f"{said}, 'eight': let it return no event for a line ", str(parsed.failed))
+    assert parsed.failed.exit_code == 2
+
+
 PROGRAM = """
 import signal, time
 for number in (time.monotonic_ns(), time.monotonic_ns()):
@@ -130,6 +160,7 @@ class Printing:
     counts: Mapping[str, int] = field(default_factory=dict)
     folds: Sequence[type[Fold]] = ()
     workload: str = ""
+    parser: Callable[[], LogParser] = Counting
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         return ()
@@ -141,7 +172,7 @@ class Printing:
         return Command((sys.executable, "-c", PROGRAM))
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
-        return Counting()
+        return self.parser()
 
 
 def recorded_twice(process: Process) -> Condition:
@@ -174,3 +205,33 @@ def test_a_run_has_the_events_of_nodes_that_only_print_and_sigkill_loses_none(
         (second.name, 1),
     ]
     assert all(e.at_ns == e.body.stalled_ns for e in mine if isinstance(e.body, Stalled))
+
+
+@dataclass(slots=True)
+class RaisesAfterOne:
+    """Makes an event of the first line, and raises at the next."""
+
+    lines: int = 1
+
+    def parse(self, line: str) -> Sequence[ParsedEvent]:
+        self.lines -= 1
+        if self.lines < 0:
+            raise ValueError("no such line")
+        return Counting().parse(line)
+
+
+@pytest.mark.real
+def test_a_parser_that_raises_ends_the_run_and_leaves_its_history_incomplete(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    runtime = ProcessRuntime(Subject(Printing(parser=RaisesAfterOne), Shape()), folder)
+    with runtime:
+        (slot,) = runtime.layout.slots
+        first = runtime.start(slot)
+        for _ in range(2):  # whoever waits next is told, too
+            with pytest.raises(PluginFailed, match=r"ValueError: no such line .* at line 2 of "):
+                runtime.advance(recorded_twice(first), now_ns() + 20 * SECOND)
+    end = merge(folder, Codec())
+    assert not end.complete
+    assert [one for one in end.damage if "at line 2 of" in one]

@@ -217,7 +217,8 @@ class ParsedEvent:
 class LogParser(Protocol):
     """Makes events of what one process prints. It reads no file, and may remember earlier lines.
 
-    Lines come whole, in order, without their end. A line without information makes no event.
+    Lines come whole, in order, without their end. A line without information makes no event. A
+    parser that raises ends the run (exit code 2), and leaves its history incomplete.
     """
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:

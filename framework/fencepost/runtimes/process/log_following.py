@@ -3,40 +3,85 @@
 A log is a file that a process writes without a buffer, so lines from before a SIGKILL can be read
 afterwards. Nothing polls: like `fencepost.history.feed`, this has a descriptor to select on.
 
+A parser is a plugin's code, and may raise. What the line and the later ones of that log had to tell
+is then missing from the history, which says so itself (`EvidenceMissed`): a rule that missed the
+line "became master" would judge a failover that it never saw. The run ends with the same sentence.
+
 See docs/decisions/05-foreign-nodes.md.
 """
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import final
 
 from inotify_simple import flags
 
+import fencepost
+from fencepost.events import EvidenceMissed
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
 from fencepost.model.clock import from_wall_ns
+from fencepost.model.errors import FencepostError, PluginFailed
 from fencepost.model.system.capabilities import LogParser
 
 _LINE_END = b"\n"
+_MOST_OF_A_LINE = 200
+"""How many characters of a line that a parser raised at are quoted, at most."""
+_OURS = Path(fencepost.__file__).parent
 
 
 @final
 class ParsedLog:
     """One process's log and its log parser; independent of inotify, so usable for any stream."""
 
-    def __init__(self, log_parser: LogParser, recorder: Recorder) -> None:
+    def __init__(
+        self, log_parser: LogParser, recorder: Recorder, system: str = "", log: Path | None = None
+    ) -> None:
+        """`system` and `log` are named by the error of a parser that raises."""
         self._log_parser = log_parser
         self._recorder = recorder
+        self._system = system
+        self._log = log
         self._rest = b""
+        self._lines = 0
+        self.failed: PluginFailed | None = None
+        """What the parser raised; it gets no line after that."""
 
     def take(self, come: bytes) -> None:
         """Takes the next bytes of the stream; an unfinished line waits for its end."""
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
-            for parsed in self._log_parser.parse(line.decode(errors="replace")):
+            self._lines += 1
+            if self.failed is None:
+                self._parse(line.decode(errors="replace"))
+
+    def _parse(self, line: str) -> None:
+        try:
+            for parsed in self._log_parser.parse(line):
                 at_ns = from_wall_ns(parsed.at_ns) if parsed.wall else parsed.at_ns
                 self._recorder.record(parsed.body, at_ns=at_ns)
+        except FencepostError:  # the disk does not take the event
+            raise
+        except Exception as error:  # a plugin's own code may raise anything
+            what = f"{self._blames(error)} at line {self._lines} of {self._log or 'a log'}"
+            self._recorder.record(EvidenceMissed(what=f"{what}; no later line of it was read"))
+            self.failed = PluginFailed(
+                f"{what}, {line[:_MOST_OF_A_LINE]!r}: let it return no event for a line that it "
+                "does not know (fencepost.LogParser)"
+            )
+
+    def _blames(self, error: Exception) -> str:
+        """The parser, what it raised, and where in its own code."""
+        parser = type(self._log_parser)
+        frames = [(f.f_code.co_filename, at) for f, at in traceback.walk_tb(error.__traceback__)]
+        own = [(path, at) for path, at in frames if not Path(path).is_relative_to(_OURS)]
+        where = f" ({own[-1][0]}:{own[-1][1]})" if own else ""
+        return (
+            f"the log parser {parser.__module__}:{parser.__qualname__} of the system "
+            f"{self._system} raised {type(error).__name__}: {error}{where}"
+        )
 
     def close(self) -> None:
         """Closes the events file; safe to call twice."""
@@ -52,6 +97,11 @@ class ParsedLogs:
         self._notify = notices()
         self._followed: dict[int, tuple[Path, int, ParsedLog]] = {}
         """inotify's number of the log -> the log, how much of it was read, and its parser."""
+
+    @property
+    def failed(self) -> PluginFailed | None:
+        """The first parser that raised."""
+        return next((one.failed for *_, one in self._followed.values() if one.failed), None)
 
     def fileno(self) -> int:
         """The descriptor to select on: readable when `read` may find new lines."""

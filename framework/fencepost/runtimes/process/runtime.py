@@ -214,15 +214,18 @@ class ProcessRuntime:
     def advance(self, until: Condition, deadline_ns: int) -> Event | None:
         """See `Runtime.advance`.
 
-        The error of a process that ended is raised again until another was started in its slot.
+        The error of a process that ended is raised again until another was started in its slot,
+        and that of a log parser always: what its log had to tell is never known.
         """
         self._take_in()
         self._apply_pending()
+        self._check_parsers()
         self._view.check_roles(self._subject.system.name)
         if until.holds(self._view):
             return self._view.last
         woke_ns = now_ns()
         while True:
+            self._check_parsers()
             if self._dead:
                 raise next(iter(self._dead.values()))
             if (left := deadline_ns - now_ns()) <= 0:
@@ -237,6 +240,10 @@ class ProcessRuntime:
                 self._view.check_roles(self._subject.system.name)
                 if until.holds(self._view):
                     return event
+
+    def _check_parsers(self) -> None:
+        if (failed := self._parsed_logs.failed) is not None:
+            raise failed
 
     def supervise(self) -> None:
         """See `Runtime.supervise`."""
@@ -287,7 +294,8 @@ class ProcessRuntime:
         if parser is not None:
             events = self._folder.events_of(place.process)
             recorder = Recorder.open(events, self._folder.run, place.process, self._subject.kinds)
-            self._parsed_logs.follow(child.log, ParsedLog(parser, recorder))
+            parsed = ParsedLog(parser, recorder, system.name, child.log)
+            self._parsed_logs.follow(child.log, parsed)
         return process
 
     def signal(self, process: Process, what: Signal) -> Receipt:
