@@ -16,7 +16,7 @@ from typing import final
 import msgspec
 import pytest
 
-from fencepost.campaigns.endings import counted
+from fencepost.campaigns.endings import counted, few
 from fencepost.campaigns.jobs import done
 from fencepost.events import Codec
 from fencepost.history.run_end import HARNESS
@@ -122,6 +122,8 @@ class Results:
     """The outcome of each clause in each healthy run that was judged."""
     not_ready: list[str] = field(default_factory=list)
     """Why healthy clusters did not get ready, one sentence each."""
+    left: list[str] = field(default_factory=list)
+    """The defects for which the search has not ended: none, unless it was interrupted."""
 
     def never_started(self) -> str:
         """Why no cluster ever got ready, broken or not; empty if one did."""
@@ -139,11 +141,16 @@ class Results:
     def lines(self) -> Iterator[str]:
         """What `fencepost defects` prints: counts, what was not found, and false alarms."""
         found = len(self.searches) - len(self.lost)
-        yield f"{found} of {counted(len(self.searches), 'defect')} found by a clause they break"
+        if self.searches or not self.left:
+            yield f"{found} of {counted(len(self.searches), 'defect')} found by a clause they break"
         for name in self.lost:
             yield f"  not found: {name}"
-        alarms = counted(len(self.false_alarms), "false alarm")
-        yield f"{alarms} over {counted(self.clean_seeds, 'seed')}"
+        if self.left:
+            names = few(self.left)
+            yield f"{counted(len(self.left), 'defect')} not searched for to the end: {names}"
+        if self.clean_seeds or not self.left:
+            alarms = counted(len(self.false_alarms), "false alarm")
+            yield f"{alarms} over {counted(self.clean_seeds, 'seed')}"
         for alarm in self.false_alarms:
             yield f"  seed {alarm.seed}, {alarm.clause}: {alarm.message} ({alarm.run})"
         if self.forfeited:
@@ -158,6 +165,7 @@ class Results:
         alarms = [msgspec.to_builtins(alarm) for alarm in self.false_alarms]
         return {
             "defects": [search.as_json() for search in self.searches],
+            "unfinished": self.left,
             "unseen": [{"name": name, "reason": why} for name, why in self.unseen.items()],
             "clean": {
                 "seeds": self.clean_seeds,
@@ -180,6 +188,9 @@ class Searcher:
     out: Path
     budget: Budget
     report: ReportProgress
+    """Gets a line for each defect and for each false alarm."""
+    detail: ReportProgress = lambda line: None
+    """Gets a line for each step: a search that begins, a random schedule that found nothing."""
 
     def chosen(self, only: Collection[str] = ()) -> Sequence[Defect]:
         """The defects to search for: all unless some are named; raises UsageError for a system
@@ -201,6 +212,11 @@ class Searcher:
         """
         search = Search(defect)
         began_ns = now_ns()
+        budget = self.budget
+        self.detail(
+            f"{defect.name}: searched for, in the suites and in at most "
+            f"{counted(budget.seeds, 'random schedule')} of {budget.span_ms // 1000} s"
+        )
         self._by_suites(search)
         for seed in range(1, self.budget.seeds + 1):
             search.wall_s = (now_ns() - began_ns) / SECOND
@@ -210,6 +226,8 @@ class Searcher:
             conducted = self._schedule(seed, (defect.name,))
             search.not_ready = conducted.trouble if conducted.result is None else ""
             self._take(search, conducted.folder)
+            if not search.found:
+                self.detail(f"{defect.name}: nothing in random schedule {seed}")
         search.wall_s = (now_ns() - began_ns) / SECOND
         return search
 
@@ -292,12 +310,20 @@ def verdicts_in(folder: RunFolder) -> Mapping[str, Verdict]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Verdict])
 
 
-def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) -> Results:
+def search_all(
+    searcher: Searcher,
+    only: Collection[str] = (),
+    jobs: int = 1,
+    into: Results | None = None,
+) -> Results:
     """Searches for each chosen defect, then for false alarms, as many at a time as there are jobs;
-    raises UsageError as `chosen` and `check_spec` do."""
+    raises UsageError as `chosen` and `check_spec` do.
+
+    What is found is added to `into` at once, so that it outlives an interrupt.
+    """
     chosen = searcher.chosen(only)
     check_spec(RunSpec(searcher.system, DEFAULT_SHAPE, searcher.runtime))
-    results = Results()
+    results = Results() if into is None else into
     seen: list[Defect] = []
     for defect in chosen:
         why = defect.unseen.get(searcher.runtime)
@@ -306,14 +332,15 @@ def search_all(searcher: Searcher, only: Collection[str] = (), jobs: int = 1) ->
             continue
         searcher.report(f"{defect.name}: not searched for on {searcher.runtime}: {why}")
         results.unseen[defect.name] = why
-    searches: dict[int, Search] = {}
-    for place, search in done(searcher.search, seen, jobs):
+    results.left += [defect.name for defect in seen]
+    for _, search in done(searcher.search, seen, jobs):
         missed = f"NOT found ({search.not_ready})" if search.not_ready else "NOT found"
         word = f"found by {', '.join(search.reported_by)}" if search.found else missed
         name = search.defect.name
         searcher.report(f"{name}: {word} ({search.wall_s:.1f} s, {counted(search.seeds, 'seed')})")
-        searches[place] = search
-    results.searches += [search for _, search in sorted(searches.items())]
+        results.searches.append(search)
+        results.left.remove(name)
+    results.searches.sort(key=lambda one: seen.index(one.defect))
     search_clean(searcher, results, jobs)
     return results
 
@@ -329,7 +356,7 @@ def search_clean(searcher: Searcher, results: Results, jobs: int = 1) -> None:
             results.not_ready.append(clean.not_ready)
         else:
             results.healthy.append(clean.verdicts)
-        searcher.report(f"healthy seed {results.clean_seeds} of {len(seeds)}")
+        searcher.detail(f"healthy seed {results.clean_seeds} of {len(seeds)}")
         for alarm in clean.alarms:
             searcher.report(f"false alarm: seed {alarm.seed}, {alarm.clause}: {alarm.message}")
         results.false_alarms += clean.alarms

@@ -11,7 +11,7 @@ import typer
 from fencepost.campaigns import endings
 from fencepost.campaigns.defects import BUDGETS, Results, Searcher, search_all
 from fencepost.campaigns.jobs import jobs_for
-from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Jobs, Json, Out, Runtime, System
+from fencepost.commands.options import DEFAULT_OUT, DEFAULT_SYSTEM, Jobs, Json, Out, System
 from fencepost.commands.terminal import (
     load_plugins,
     print_failure,
@@ -20,12 +20,19 @@ from fencepost.commands.terminal import (
     progress,
 )
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_VIOLATED
-from fencepost.runs.run import check_runtime
+from fencepost.runs.run import check_runtime, runtimes_of
 
 
 def defects(
     system: System = DEFAULT_SYSTEM,
-    runtime: Runtime = "simulated",
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            help="Its runtime: process, simulated or docker; not given: simulated, or the first "
+            "of these on which the system runs.",
+            show_default=False,
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="A defect, by name; may be given more than once.")
     ] = None,
@@ -37,19 +44,34 @@ def defects(
     """Switches on each defect in turn and searches for it; then looks for false alarms without
     one."""
     loaded = load_plugins(system)
+    tested = loaded.system(system)
+    able = runtimes_of(tested)
+    if runtime is None:
+        runtime = "simulated" if "simulated" in able or not able else able[0]
     check_runtime(runtime)
     budget = BUDGETS[runtime]
     if clean is not None:
         budget = replace(budget, clean_seeds=clean)
     searcher = Searcher(
-        system=loaded.system(system),
+        system=tested,
         runtime=runtime,
         plugins=loaded,
         out=out / "defects",
         budget=budget,
-        report=progress(),
+        report=progress(everywhere=True),
+        # Simulated schedules are too many for a log; real ones take half a minute each.
+        detail=progress(everywhere=runtime != "simulated"),
     )
-    results = search_all(searcher, only or (), jobs or jobs_for(runtime))
+    results = Results()
+    try:
+        search_all(searcher, only or (), jobs or jobs_for(runtime), results)
+    except KeyboardInterrupt:  # what was found took a while
+        if json:
+            print_json(results.as_json())
+        else:
+            for line in results.lines():
+                print_line(line)
+        raise
     failure = results.never_started()
     wrong = results.lost or results.false_alarms
     code = EXIT_ENVIRONMENT if failure else EXIT_VIOLATED if wrong else EXIT_CLEAN

@@ -47,6 +47,25 @@ def test_a_command_of_many_runs_shows_those_that_have_ended_when_it_is_interrupt
     assert {one["trouble"] for one in found} == {""}
 
 
+@pytest.mark.tool
+def test_a_search_for_defects_shows_what_it_found_when_it_is_interrupted(tmp_path: Path) -> None:
+    one = ("--only", "serves-without-lease", "--clean", "5000", "--jobs", "1")
+    with subprocess.Popen(
+        [*COMMAND, "defects", *one, "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as search:
+        begun = poll(lambda: any(tmp_path.glob("defects/*random-2*/run.json")), LIMIT_S)
+        search.send_signal(signal.SIGTERM)
+        said, error = search.communicate(timeout=60)
+    assert begun
+    assert search.returncode == 130, error
+    assert said.splitlines()[0] == "1 of 1 defect found by a clause they break"
+    assert "  serves-without-lease: found by QC-" in error  # though it is no terminal
+    assert "healthy seed" not in error
+
+
 @pytest.mark.real
 def test_a_command_that_runs_the_suites_ends_when_it_is_interrupted(tmp_path: Path) -> None:
     """The command itself ends, not only the session of pytest that it has begun."""

@@ -121,6 +121,14 @@ def test_what_was_not_found_and_each_false_alarm_is_printed() -> None:
     assert results.as_json()["clean"]["forfeited"] == reasons  # type: ignore[index]
 
 
+def test_what_an_interrupt_left_open_is_named() -> None:
+    found = Search(DEFECTS[1], reported_by=DEFECTS[1].breaks)
+    assert list(Results([found], left=["loses-votes"]).lines()) == [
+        "1 of 1 defect found by a clause they break",
+        "1 defect not searched for to the end: loses-votes",
+    ]
+
+
 def test_a_runtime_that_cannot_run_the_system_is_refused_before_anything_runs(
     plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
