@@ -108,10 +108,15 @@ class Plugins:
             raise UsageError(f"{family} comes in one version: leave out '@{version}'")
         return system.at(version)
 
-    def clause(self, name: str) -> Clause:
+    def clause(self, name: str, plane: str | None = None) -> Clause:
         """The clause of that id, or of one that it has replaced; raises UsageError with the nearest
-        right one."""
-        return self._get("clause", self.replaced.get(name, name), self.clauses)
+        right one: one of that plane, if it is given, or of the same family."""
+        right = self.replaced.get(name, name)
+        near = self.clauses
+        if plane is not None and right not in near:
+            bound = {one for one, clause in near.items() if clause.binds(plane)}
+            near = {one: near[one] for one in _related(right, near, bound)}
+        return self._get("clause", right, self.clauses, near)
 
     @property
     def replaced(self) -> Mapping[str, str]:
@@ -169,15 +174,16 @@ class Plugins:
                 return str(page)
         raise UsageError("no loaded plugin makes reports")
 
-    def _get(self, what: str, name: str, known: Mapping[str, T]) -> T:
-        """The value of that name. The error names the disabled plugins, since one of them may offer
-        it."""
-        if name not in known and self.broken:
-            apart = "; ".join(
-                f"the plugin '{p}' is disabled: {why}" for p, why in self.broken.items()
-            )
-            raise UsageError(f"{no_such(what, name, known)}; {apart}")
-        return _get(what, name, known)
+    def _get(
+        self, what: str, name: str, known: Mapping[str, T], near: Iterable[str] | None = None
+    ) -> T:
+        """The value of that name. The error begins with the disabled plugins, since one of them may
+        offer it; it offers a name of `near`, by default of all that are known."""
+        if name in known:
+            return known[name]
+        apart = [f"the plugin '{p}' is disabled: {why}; " for p, why in self.broken.items()]
+        unknown = no_such(what, name, known if near is None else near)
+        raise UsageError("".join([*apart, str(unknown)]))
 
 
 def load(extra: Mapping[str, object] | None = None, *, system: str = "") -> Plugins:
@@ -246,13 +252,14 @@ def _misfits(offers: Sequence[Offer]) -> Mapping[str, str]:
 
 def _misfit(offer: Offer, clauses: Collection[str], workloads: Collection[str]) -> str:
     """The first thing that this offer refers to and that no plugin offers, with the remedy."""
-    judged = ((rule.clause, "a rule judges") for rule in offer.rules)
+    judged = ((rule.clause, f"the rule {type(rule).__name__} judges") for rule in offer.rules)
     marked = ((m.clause, "an Applicability is about") for m in offer.applicability.values())
     for clause, what in (*judged, *marked):
         if clause not in clauses:
+            near = no_such("clause", clause, _related(clause, clauses, offer.clauses))
             return (
                 f"{what} a clause that no plugin offers: offer it by the hook fencepost_clauses, "
-                f"or correct its name ({no_such('clause', clause, clauses)})"
+                f"or correct its name ({near})"
             )
     for system in offer.systems.values():
         if system.workload not in workloads:
@@ -262,6 +269,13 @@ def _misfit(offer: Offer, clauses: Collection[str], workloads: Collection[str]) 
                 f"({no_such('workload', system.workload, workloads)})"
             )
     return ""
+
+
+def _related(clause: str, among: Iterable[str], own: Collection[str]) -> Sequence[str]:
+    """The clauses that the wrong name of one may stand for: `own` ones, and those of its family.
+    SENT-2 is no slip of the pen for ETCD-02, of another system, however near the letters are."""
+    family = clause.rpartition("-")[0]
+    return [one for one in among if one in own or one.rpartition("-")[0] == family]
 
 
 def _sources(
@@ -460,12 +474,6 @@ def _bound(clauses: Mapping[str, Clause], systems: Iterable[System]) -> Mapping[
 
 NO_PLANE = ("",)
 """The planes of a clause about events that no loaded system records."""
-
-
-def _get(what: str, name: str, known: Mapping[str, T]) -> T:
-    if name not in known:
-        raise no_such(what, name, known)
-    return known[name]
 
 
 def _package(plugin: object) -> str:

@@ -219,8 +219,9 @@ def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         return
     plugins = _plugins(config)
     settings = config.stash[_SETTINGS]
+    tested = plugins.systems.get(settings.system.partition("@")[0])
     for clause in sorted(marked):
-        plugins.clause(clause)
+        plugins.clause(clause, tested.plane if tested else "")
     if ours:
         _check_settings(settings, plugins)
 

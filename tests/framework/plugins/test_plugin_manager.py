@@ -215,8 +215,9 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
         ),
         (
             plugin(clauses=[CLAUSE], rules=[Runs()]),
-            "a rule judges a clause that no plugin offers: offer it by the hook fencepost_clauses, "
-            "or correct its name (no clause named 'NOSE-2'; did you mean 'NOSE-1'?)",
+            "the rule Runs judges a clause that no plugin offers: offer it by the hook "
+            "fencepost_clauses, or correct its name (no clause named 'NOSE-2'; did you mean "
+            "'NOSE-1'?)",
         ),
         (
             plugin(clauses=[CLAUSE], applicability=[MARK]),
@@ -269,12 +270,22 @@ def test_a_name_that_only_a_disabled_plugin_offers_is_refused_with_the_reason() 
     with pytest.raises(UsageError) as caught:
         plugins.system("acme/lamps")
     assert str(caught.value) == (
-        "no system named 'acme/lamps'; none is known; "
         "the plugin 'eyes' is disabled: the fault 'blink' needs a name usable in Python, and a "
         "callable; the plugin 'lamps' is disabled: the system acme/lamps lacks plane: "
-        "fencepost.System needs them"
+        "fencepost.System needs them; no system named 'acme/lamps'; none is known"
     )
     assert caught.value.exit_code == 2
+
+
+def test_a_near_clause_of_another_plugin_is_not_offered() -> None:
+    ears = plugin(clauses=[Clause("ROSE-2", "ears", ("ears",), "It is heard.")])
+    with pytest.warns(PluginWarning, match="the rule Runs judges a clause .*no clause named 'NOSE"):
+        plugins = load_from((), {"ears": ears, "nose": plugin(rules=[Runs()])})
+    with pytest.raises(UsageError) as caught:
+        plugins.clause("NOSE-2", "noses")
+    assert str(caught.value).startswith("the plugin 'nose' is disabled: the rule Runs judges a ")
+    assert "ROSE-2" not in str(caught.value)
+    assert "ROSE-2" in str(plugins.clause("ROSE-2", "noses"))
 
 
 def test_two_plugins_of_one_name_are_both_set_apart() -> None:
