@@ -94,6 +94,8 @@ class EchoSystem:
     port: int = PORT
     duplicates: bool = False
     clients: bool = True
+    bypasses: bool = False
+    """Nodes dial each other's own addresses, and no link."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -137,6 +139,13 @@ class EchoSystem:
         bootstrap = tuple((b.name, self.port) for b in nodes if b.role == Role.BROKER)
         return Layout((*nodes, clients), tuple(links), bootstrap=bootstrap)
 
+    def _dialled(self, place: Place, target: str) -> str:
+        if not self.bypasses:
+            return place.hosts[target]
+        _, run, *_ = place.address.split(".")
+        index = place.layout.slot(target).index
+        return f"127.{run}.{index}.{index}"
+
     def _role(self, slot: Slot) -> str:
         return MISNAMED if dict(self.modes).get(slot.name) == "misnamed" else str(slot.role)
 
@@ -151,7 +160,7 @@ class EchoSystem:
             "address": place.address,
             "port": self.port,
             "peers": {
-                link.target: place.hosts[link.target]
+                link.target: self._dialled(place, link.target)
                 for link in place.layout.links
                 if link.source == place.slot.name
             },

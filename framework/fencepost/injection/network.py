@@ -22,7 +22,8 @@ the waits what they are:
 * After a restart a node may not have dialled yet. The change waits for a first connection: through
   any of the links, since only some of them may ever be used.
 * A node may dial the other one at its own address, beside the link. One connection through the link
-  would be enough for a receipt, so connections that pass no link are counted, too.
+  would be enough for a receipt, so connections that pass no link are counted, too: those that
+  evade the change make it miss, and any others are named in its evidence. They evade a later fault.
 
 If no process runs at both ends, a worse state is set without a measurement: the receipt may come
 later (`in_use`), once a process connects.
@@ -42,7 +43,15 @@ from typing import Protocol, final
 
 from fencepost.injection.links import Bytes
 from fencepost.injection.probes import ProbeAnswer, Prober
-from fencepost.injection.receipts import Trial, bulk, is_cut, judge, judge_release, judge_use
+from fencepost.injection.receipts import (
+    Trial,
+    bulk,
+    evading,
+    is_cut,
+    judge,
+    judge_release,
+    judge_use,
+)
 from fencepost.injection.toxics import DOWNSTREAM, UPSTREAM, toxics
 from fencepost.model.clock import poll
 from fencepost.model.errors import UsageError, no_such
@@ -151,6 +160,8 @@ class Network:
         self._own = dict.fromkeys(layout.links, HEALTHY)
         """link -> the state that was set for the link itself, without cuts. Its keys are all the
         links that exist."""
+        self._struck = False
+        """Whether a fault has changed any link for the worse in this run."""
 
     def crossed(self, cut: Cut) -> Sequence[Link]:
         """The links that carry any of these directions; raises UsageError for an unknown slot."""
@@ -242,6 +253,14 @@ class Network:
         found = [link for link in live if not answers[link].came]
         return found if len(found) < len(live) else ()
 
+    def bypassing(self) -> Sequence[str]:
+        """See `SeesBypass.bypassing`."""
+        return evading(self._direct()) if self._struck else ()
+
+    def _direct(self) -> Mapping[Link, int]:
+        """The connections that pass no link, of all nodes that run."""
+        return self._prober.direct([link for link in self._own if self._runs(link)])
+
     def _runs(self, link: Link) -> bool:
         """Whether processes run at both of its ends."""
         return self._lives(link.source) and self._lives(link.target)
@@ -274,8 +293,11 @@ class Network:
         self._check_answered(before)
         worsens = any(state != HEALTHY for state in new.values())
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
-        direct = self._prober.direct(live) if worsens else {}
-        notes = self._links.apply(new)
+        self._struck = self._struck or worsens
+        past = self._direct() if worsens else {}
+        direct = {link: count for link, count in past.items() if link in live}
+        others = {link: count for link, count in past.items() if link not in links}
+        notes = [*self._links.apply(new), *evading(others)]
         # A change for the better needs no process: an unused link that is healthy again harms none.
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)

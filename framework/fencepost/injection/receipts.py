@@ -112,11 +112,7 @@ def judge(
     """The receipt for changed links, of which `unasked` could not be probed; `direct` are the
     connections of their sources that pass no link, and so escape the change."""
     problems = [f"{trial.link}: {why}" for trial in trials if (why := trial.fails())]
-    problems += [
-        f"{link}: {count} connections of {link.source} pass no link, and dial the address of "
-        f"{link.target} itself"
-        for link, count in direct.items()
-    ]
+    problems += [f"{link}: {said}" for link, said in zip(direct, evading(direct), strict=True)]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     worsened = [trial for trial in trials if trial.worsened]
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)
@@ -128,6 +124,18 @@ def judge(
         evidence = "; ".join([*problems, *notes])
         return Receipt(False, evidence, only_unused, idle=unused, unanswered=unanswered)
     return Receipt(True, "; ".join([*_evidence(trials), *notes, *_beside(unasked)]))
+
+
+def evading(direct: Mapping[Link, int]) -> Sequence[str]:
+    """The connections that pass no link, a sentence for each link that they evade."""
+    return [
+        f"{count} connections of {link.source} pass no link, and dial the address of "
+        f"{link.target} itself"
+        if count > 1
+        else f"a connection of {link.source} passes no link, and dials the address of "
+        f"{link.target} itself"
+        for link, count in direct.items()
+    ]
 
 
 def judge_use(connections: Mapping[Link, int]) -> Receipt:

@@ -17,13 +17,15 @@ from typing import Protocol, TypeVar, final, runtime_checkable
 from fencepost.events import ClusterRecovered, Event, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.errors import Inconclusive, Violation, no_such
-from fencepost.model.runtime import Condition, Runtime, Signal
+from fencepost.model.runtime import Condition, Runtime, SeesBypass, Signal
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.model.view import View
 
 _STALL_SHARE = 10
 """A wait proves nothing if stalls took more than a tenth of it."""
+_NAMED = 3
+"""Of how many pairs of nodes the connections are named that pass no link."""
 T = TypeVar("T")
 
 
@@ -164,8 +166,9 @@ class Cluster:
         """Lets time pass until the condition holds; returns the event that decided it.
 
         The limit is the cluster's recovery bound unless given. Raises Violation if the condition
-        does not hold in time, Inconclusive if the machine stalled in between, and EnvironmentFailed
-        if a process died that should be alive and is not started again.
+        does not hold in time, Inconclusive if the machine stalled in between or nodes have
+        connections on which the faults of this run did not act, and EnvironmentFailed if a process
+        died that should be alive and is not started again.
         """
         __tracebackhide__ = True  # pytest shows the test, and not these lines
         limit_ms = self._limit_ms(within_ms)
@@ -198,7 +201,7 @@ class Cluster:
         lacks: tuple[str, ...] = ()
         while True:
             if self.runtime.advance(condition, self.runtime.now_ns() + bound_ms * MS) is None:
-                lacks = tuple(self.missing(self.runtime.view))
+                lacks = (*self.missing(self.runtime.view), *self._bypassing())
                 break
             if not lost:
                 break
@@ -254,7 +257,14 @@ class Cluster:
             if stalled_ms * _STALL_SHARE > limit_ms:
                 waited = _in_vain(condition, limit_ms)
                 raise Inconclusive(f"{waited}, but processes stalled for {stalled_ms} ms of it")
+            if past := "; ".join(self._bypassing()):
+                waited = _in_vain(condition, limit_ms)
+                raise Inconclusive(f"{waited}, and a fault of links did not act on all: {past}")
         return event
+
+    def _bypassing(self) -> Sequence[str]:
+        runtime = self.runtime
+        return runtime.bypassing()[:_NAMED] if isinstance(runtime, SeesBypass) else ()
 
 
 def _in_vain(condition: Condition, limit_ms: int) -> str:

@@ -322,6 +322,17 @@ class Powered(Protocol):
         ...
 
 
+@runtime_checkable
+class SeesBypass(Protocol):
+    """A runtime that can see which connections of nodes pass no link, so that no fault of links
+    acts on them."""
+
+    def bypassing(self) -> Sequence[str]:
+        """Those connections, a sentence for each pair of nodes. None before a fault has changed a
+        link in this run: until then nothing was bypassed."""
+        ...
+
+
 def check_at_rest(runtime: Runtime, slot: Slot) -> None:
     """Raises UsageError if a process runs in the slot, and uses its disk."""
     occupant = runtime.living(slot)

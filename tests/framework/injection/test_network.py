@@ -193,5 +193,16 @@ def test_a_node_that_dials_the_other_itself_is_not_cut_off_by_its_links() -> Non
     broken = one_way(["broker-1"], ["broker-2"])
     receipt = network.apply_cut(broken)
     assert not receipt.true
-    assert "1 connections of broker-1 pass no link" in receipt.evidence
+    assert "a connection of broker-1 passes no link" in receipt.evidence
     assert network.lift_cut(broken).true
+
+
+def test_connections_past_other_links_are_named_in_the_evidence_and_afterwards() -> None:
+    made_up = MadeUp([5, 5])
+    made_up.past = 1
+    network = Network(replace(LAYOUT, links=(LINK, BACK)), made_up, made_up, lambda slot: True)
+    assert network.bypassing() == ()
+    receipt = network.set_links([LINK], LinkState(latency_ms=1))
+    said = "a connection of broker-2 passes no link, and dials the address of broker-1 itself"
+    assert receipt.evidence.endswith(f"; {said}")
+    assert said in network.bypassing()

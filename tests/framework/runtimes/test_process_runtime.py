@@ -27,8 +27,10 @@ from tests.echo_run import (
 
 from fencepost import (
     ClientSpec,
+    Cluster,
     Condition,
     EnvironmentFailed,
+    Inconclusive,
     ProcessExited,
     ProcessSpawned,
     Receipt,
@@ -40,6 +42,8 @@ from fencepost import (
     Stalled,
     UsageError,
     View,
+    Violation,
+    one_way,
     two_way,
 )
 from fencepost.history import merge as history
@@ -89,6 +93,22 @@ def waiting_alone_takes_time(pair: ProcessRuntime, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(process_runtime, "now_ns", lambda: clock[0])
     monkeypatch.setattr(pair._waiting, "select", select)
     return clock
+
+
+# --------------------------------------------------------------------------------------- links
+
+
+def test_a_wait_in_vain_names_the_connections_on_which_no_fault_of_links_acts(
+    tmp_path: Path, real: None
+) -> None:
+    with talking_pair(tmp_path / "run", EchoSystem(bypasses=True)) as runtime:
+        cluster = Cluster(runtime, lambda view: (), 1_000, PAIR)
+        with pytest.raises(Violation, match=r"in vain$"):
+            cluster.eventually(NEVER, 50)
+        assert not runtime.apply_cut(one_way(["broker-1"], ["clients"])).true
+        said = "in vain, and a fault of links did not act on all: a connection of broker-1 passes"
+        with pytest.raises(Inconclusive, match=said):
+            cluster.eventually(NEVER, 50)
 
 
 # --------------------------------------------------------------------------------------- disks

@@ -399,6 +399,10 @@ class ProcessRuntime:
     def in_use(self, links: Sequence[Link]) -> Receipt:
         return self._network.in_use(links)
 
+    def bypassing(self) -> Sequence[str]:
+        """See `SeesBypass.bypassing`."""
+        return self._network.bypassing()
+
     def hold(self, link: Link, what: Hold) -> None:
         self._network.hold(link, what)
         self.effects.held(link)
