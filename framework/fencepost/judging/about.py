@@ -18,12 +18,20 @@ A fact that is part of the cluster is a `Scope`, in the words of `Authority.scop
 `Concerning.concerns`: the violation is *about* it. Anything else is a figure or a text: an offset,
 an epoch, a time, the error that a client got, the ids of members that are only the background.
 
+A sentence names a scope by its name where that says what it is: `server-1#2`, `orders-0`. A name
+without a letter, such as the id of a node, does not. So it comes with its kind: `{server} names
+{master} in epoch {epoch}` with `master=Scope("redis", "2")` says "names redis 2". The kind is left
+out where the template says it, or the fact's own name, in words: "broker {broker} leads", "leader
+{leader}". Scopes in a list have their names only: "ISR {isr}" is "ISR [1, 2]".
+
 See docs/decisions/24-facts.md.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from string import Formatter
 from typing import final
 
 from msgspec import Struct
@@ -40,7 +48,7 @@ class Scope(Struct, frozen=True, gc=False, order=True):
     name: str
 
     def __str__(self) -> str:
-        """As a sentence names it: `7`, `2`, `server-2#1`."""
+        """Its name alone: `7`, `2`, `server-2#1`."""
         return self.name
 
     @property
@@ -67,15 +75,26 @@ Facts = Mapping[str, Fact]
 
 def sentence_of(template: str, facts: Facts) -> str:
     """The template with its facts. A fact whose name ends with `_ns` is a time, and written as
-    `5.2 s`; a tuple is written as a list. Raises KeyError for a name that no fact has, so that a
-    misspelt one is found by the first test that breaks the promise."""
-    return template.format_map({name: _word(name, fact) for name, fact in facts.items()})
+    `5.2 s`; a tuple is written as a list; a scope as the module says. Raises KeyError for a name
+    that no fact has, so that a misspelt one is found by the first test that breaks the promise."""
+    return template.format_map({name: _word(name, fact, template) for name, fact in facts.items()})
 
 
-def _word(name: str, fact: Fact) -> object:
+def _word(name: str, fact: Fact, template: str) -> object:
     if isinstance(fact, tuple):
         return f"[{', '.join(map(str, fact))}]"
+    if isinstance(fact, Scope):
+        return _named(name, fact, template)
     return span(fact) if name.endswith("_ns") and isinstance(fact, int) else fact
+
+
+def _named(name: str, scope: Scope, template: str) -> str:
+    """The scope with its kind, unless its own name or the words of the template say that."""
+    if any(map(str.isalpha, scope.name)):
+        return scope.name
+    words = "".join(text for text, *_ in Formatter().parse(template))
+    said = re.search(rf"\b({re.escape(scope.kind)}|{re.escape(name)})s?\b", words, re.IGNORECASE)
+    return scope.name if scope.name and said else scope.words
 
 
 def scopes_of(facts: Facts) -> Iterator[Scope]:

@@ -33,6 +33,30 @@ def test_a_sentence_is_made_of_the_facts_that_its_template_names() -> None:
         sentence_of("{ter}", FACTS)
 
 
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ("{sentinel} names {master} in {epoch}", "sentinel-2 names redis 1 in 7"),
+        ("{sentinel} names Redis {master}", "sentinel-2 names Redis 1"),
+        ("the master {master} is named", "the master 1 is named"),
+        ("of the redises {servers}, {master}", "of the redises [1, 2], redis 1"),
+        ("{master} and {role}", "redis 1 and leader"),
+    ],
+)
+def test_a_scope_without_a_letter_comes_with_its_kind_unless_words_say_it(
+    template: str, sentence: str
+) -> None:
+    """A reader of "sentinel-2 names 1" does not know what 1 is."""
+    facts: Facts = {
+        "sentinel": Scope("sentinel", "sentinel-2"),
+        "master": Scope("redis", "1"),
+        "servers": (Scope("redis", "1"), Scope("redis", "2")),
+        "role": Scope("leader", ""),
+        "epoch": 7,
+    }
+    assert sentence_of(template, facts) == sentence
+
+
 def test_scopes_are_what_events_name() -> None:
     words = [one.words for one in scopes_of(FACTS)]
     assert words == ["process server-1#2", "slot server-1", "lease 7", "lease 8"]

@@ -59,7 +59,9 @@ def test_a_vote_that_was_lost_with_its_disk_is_excused_once() -> None:
     votes(h, "controller-2#2", 4, 103)
     found = verdict(h, "QC-07")
     assert (found.violated, found.excused) == (0, 1)
-    assert "controller-2 voted for both 101 and 103 in epoch 4" in found.reason
+    assert (
+        "controller-2 voted for both controller 101 and controller 103 in epoch 4" in found.reason
+    )
     assert "wipe_disk-1" in found.reason
     votes(h, "controller-2#2", 4, 101)
     assert verdict(h, "QC-07").violated == 1

@@ -93,7 +93,7 @@ def test_a_vote_beside_ones_own_candidacy_breaks_qc_07() -> None:
     h.add(TWO, NodeStarted(role="controller", node_id=102, incarnation="x", log_end=0))
     h.add(TWO, ElectionStarted(epoch=4, log_end=5, last_epoch=1))
     vote(h, 4, 101)
-    assert "both 102 and 101" in verdict(h, "QC-07").violations[0].message
+    assert "both controller 102 and controller 101" in verdict(h, "QC-07").violations[0].message
 
 
 def test_a_winner_that_lacks_a_committed_record_breaks_qc_07() -> None:
