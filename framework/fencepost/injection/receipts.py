@@ -44,6 +44,16 @@ class Trial:
         return self.new not in (HEALTHY, self.old)
 
     @property
+    def stays(self) -> bool:
+        """Whether the link is healthy neither before nor after this change, which made nothing
+        worse: what another fault does to it goes on."""
+        worse = (self.new.cut_upstream and not self.old.cut_upstream) or (
+            self.new.cut_downstream and not self.old.cut_downstream
+        )
+        healed = is_cut(self.old) and not is_cut(self.new)
+        return self.new != HEALTHY and not worse and (healed or is_cut(self.new))
+
+    @property
     def unseen(self) -> str:
         """The stream that this change cut and in which no byte was counted as dropped. Empty if
         there is none, or if the probe was not answered before, or is answered now."""
@@ -154,28 +164,44 @@ def judge_release(counts: HoldCounts) -> Receipt:
 def _evidence(trials: Sequence[Trial]) -> Sequence[str]:
     said = []
     slowest = max((t.before.took_ms for t in trials if t.before is not None), default=0.0)
-    cut = [trial for trial in trials if is_cut(trial.new)]
+    cut = [trial for trial in trials if is_cut(trial.new) and not trial.stays]
     if cut:
         silence = min(trial.after.took_ms for trial in cut)
-        up = sum(trial.vanished[UPSTREAM] for trial in cut)
-        down = sum(trial.vanished[DOWNSTREAM] for trial in cut)
         earlier = [trial for trial in cut if trial.before is None]
         said.append(
             f"{_links(cut)} answered within {slowest:.1f} ms before, not within {silence:.0f} ms "
             "after"
             + (f" ({len(earlier)} of them cut before already)" if earlier else "")
-            + f"; {up} bytes vanished upstream, {down} downstream; "
-            f"{sum(trial.open_before for trial in cut)} connections were open"
+            + f"; {_vanished(cut)}; {sum(trial.open_before for trial in cut)} connections were open"
         )
     slow = [trial for trial in trials if not is_cut(trial.new) and trial.new != HEALTHY]
-    if slow:
-        fastest = min(trial.after.took_ms for trial in slow)
-        said.append(f"{_links(slow)} took {fastest:.0f} ms or more to answer, {slowest:.1f} before")
+    if newly := [trial for trial in slow if not trial.stays]:
+        took = f"{_links(newly)} took {_fastest(newly):.0f} ms or more to answer"
+        said.append(f"{took}, {slowest:.1f} before")
+    if slow_still := [trial for trial in slow if trial.stays]:
+        took = f"{_links(slow_still)} took {_fastest(slow_still):.0f} ms or more to answer"
+        said.append(f"{took}: slow still, by another fault")
+    if cut_still := [trial for trial in trials if is_cut(trial.new) and trial.stays]:
+        silence = min(trial.after.took_ms for trial in cut_still)
+        said.append(
+            f"{_links(cut_still)} did not answer within {silence:.0f} ms, and "
+            f"{_vanished(cut_still)}: cut still, by another fault"
+        )
     healed = [trial for trial in trials if trial.new == HEALTHY]
     if healed:
         last = max(trial.after.took_ms for trial in healed)
         said.append(f"{_links(healed)} answered within {last:.1f} ms, without any toxic")
     return said
+
+
+def _vanished(trials: Sequence[Trial]) -> str:
+    up = sum(trial.vanished[UPSTREAM] for trial in trials)
+    down = sum(trial.vanished[DOWNSTREAM] for trial in trials)
+    return f"{up} bytes vanished upstream, {down} downstream"
+
+
+def _fastest(trials: Sequence[Trial]) -> float:
+    return min(trial.after.took_ms for trial in trials)
 
 
 def _links(trials: Sequence[Trial]) -> str:

@@ -117,6 +117,29 @@ def test_a_healed_link_answers() -> None:
     assert not judge([replace(healed, after=SILENT)], [], [], unasked=0).true
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "after", "said"),
+    [
+        (CUT, CUT, SILENT, "did not answer within 110 ms, and 29 bytes vanished upstream"),
+        (CUT, CUT_UP, SILENT, "did not answer within 110 ms, and 29 bytes vanished upstream"),
+        (CUT, LinkState(latency_ms=50), ProbeAnswer(True, 101), "took 101 ms or more to answer:"),
+    ],
+    ids=["cut still", "cut still one way", "slow still"],
+)
+def test_a_heal_that_leaves_the_effect_of_another_fault_is_said_as_one(
+    old: LinkState, new: LinkState, after: ProbeAnswer, said: str
+) -> None:
+    """It read as a cut: "answered within 0.0 ms before, not within 110 ms after"."""
+    trial = replace(GOOD_CUT, old=old, new=new, before=None, after=after)
+    healed = replace(GOOD_CUT, old=CUT_UP, new=HEALTHY, before=None, after=QUICK)
+    receipt = judge([healed, trial], [], [], unasked=0)
+    assert receipt.true
+    assert said in receipt.evidence
+    assert "still, by another fault" in receipt.evidence
+    assert "before" not in receipt.evidence
+    assert "1 link answered within 1.0 ms, without any toxic" in receipt.evidence
+
+
 def test_a_delay_counts_both_ways_and_jitter_against_it() -> None:
     assert added_ms(LinkState(latency_ms=50)) == 100
     assert added_ms(LinkState(latency_ms=50, jitter_ms=20)) == 60
