@@ -16,7 +16,8 @@ def counted(number: int, one: str, several: str = "") -> str:
 
 
 def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str:
-    """How many clauses held wherever they were exercised, in one line; empty if there is no clause.
+    """How many clauses held wherever they were exercised, and what became of the others, in one
+    line; empty if there is no clause.
 
     `verdicts` are those of the runs that count, clause -> outcome; clauses that do not apply are
     left out.
@@ -25,14 +26,21 @@ def what_held(verdicts: Iterable[Mapping[str, Outcome]], where: str = "") -> str
     for one in verdicts:
         for clause, outcome in one.items():
             outcomes.setdefault(clause, set()).add(outcome)
-    applying = [found for found in outcomes.values() if found != {Outcome.NOT_APPLICABLE}]
+    applying = {c: found for c, found in outcomes.items() if found != {Outcome.NOT_APPLICABLE}}
     if not applying:
         return ""
-    against = {Outcome.VIOLATED, Outcome.UNKNOWN}
-    held = sum(Outcome.HOLDS in found and not found & against for found in applying)
-    never = sum(found <= {Outcome.NOT_EXERCISED, Outcome.NOT_APPLICABLE} for found in applying)
-    rest = f", {never} {'was' if never == 1 else 'were'} never exercised" if never else ""
-    return f"{held} of {counted(len(applying), 'clause')} held{where}{rest}"
+    words = {
+        Outcome.VIOLATED: "violated",
+        Outcome.UNKNOWN: "undecided",
+        Outcome.HOLDS: "held",
+        Outcome.NOT_EXERCISED: "never exercised",
+    }
+    became: dict[str, list[str]] = {word: [] for word in words.values()}
+    for clause, found in applying.items():
+        became[next(word for outcome, word in words.items() if outcome in found)].append(clause)
+    held = len(became.pop("held"))
+    others = [f"; {word}: {few(clauses)}" for word, clauses in became.items() if clauses]
+    return "".join([f"{held} of {counted(len(applying), 'clause')} held{where}", *others])
 
 
 def undecided(reasons: Mapping[str, str]) -> Iterator[str]:

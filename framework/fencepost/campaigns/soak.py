@@ -403,14 +403,16 @@ def _speaks(run: SoakRun) -> bool:
 def _heading(soaked: Soaked, wanted: Soak, took_s: float) -> str:
     runs = soaked.runs
     seeds = endings.in_ranges([run.seed for run in runs])
-    drawn = sum(run.drawn_ms for run in runs) / 60_000
-    planned = len(runs) * wanted.span_ms / 60_000
+    drawn = f"{sum(run.drawn_ms for run in runs) / 60_000:.1f}"
+    planned = f"{len(runs) * wanted.span_ms / 60_000:.1f}"
+    # A schedule may last longer than planned, since its last fault heals; only a shorter one lacks.
+    span = f"{drawn} of {planned}" if float(drawn) < float(planned) else drawn
     name = f"{endings.counted(len(runs), 'run')} of {wanted.spec.system.name}"
     faults = endings.counted(sum(run.faults for run in runs), "fault")
     operations = endings.counted(sum(run.operations for run in runs), "operation")
     return (
         f"{name} ({'seed' if len(runs) == 1 else 'seeds'} {seeds}): {faults} and {operations} in "
-        f"{drawn:.1f} of {planned:.1f} minutes; {took_s / 60:.1f} minutes in all"
+        f"{span} minutes; {took_s / 60:.1f} minutes in all"
     )
 
 

@@ -32,8 +32,10 @@ def test_a_clause_held_if_it_held_wherever_it_was_exercised() -> None:
         {"A": HELD, "B": HELD, "C": HELD, "D": IDLE, "E": OTHER},
         {"A": IDLE, "B": BROKEN, "C": OPEN, "D": IDLE, "E": OTHER},
     ]
-    assert endings.what_held(runs) == "1 of 4 clauses held, 1 was never exercised"
-    assert endings.what_held(runs[:1], " here") == "3 of 4 clauses held here, 1 was never exercised"
+    assert endings.what_held(runs) == (
+        "1 of 4 clauses held; violated: B; undecided: C; never exercised: D"
+    )
+    assert endings.what_held(runs[:1], " here") == "3 of 4 clauses held here; never exercised: D"
     assert endings.what_held([{"E": OTHER}]) == ""
 
 
@@ -67,7 +69,7 @@ def test_the_end_of_a_conformance() -> None:
     again = conformance.again_of([Matrix((), None), matrix], shape)
     assert list(conformance.ending(rows, ["t::two"], (), 1, again)) == [
         "NEW: B is violated by apache/kraft@4.3.1 on process in suites/test_a.py::test_one",
-        "1 of 4 clauses held on apache/kraft@4.3.1, process",
+        "1 of 4 clauses held on apache/kraft@4.3.1, process; violated: B, C; undecided: D",
         "undecided: D: no answer",
         "again: fencepost run --system apache/kraft@4.3.1 --runtime process --seed 7 --count "
         "broker=4 --setting 'password=<redacted>' --setting n=1 --defects lost "
@@ -108,7 +110,7 @@ def test_the_end_of_a_comparison() -> None:
     assert list(compare.ending(Compared(["old", "new"], trials))) == [
         "the systems differ (*: their intervals of 95% have nothing in common) in none",
         "NEW: A is violated by old, schedule 0: A broke",
-        "1 of 2 clauses held on old",
+        "1 of 2 clauses held on old; violated: A",
         "2 of 2 clauses held on new",
         "why: fencepost report run-old      again: fencepost replay run-old",
         "1 clause violated: exit code 1",
@@ -119,7 +121,7 @@ def test_an_inconclusive_comparison_says_why_and_where_to_go_on() -> None:
     trials = [trial("old", {"A": OPEN, "B": OPEN}), trial("new", {"A": HELD, "B": HELD})]
     assert list(compare.ending(Compared(["old", "new"], trials)))[1:] == [
         "undecided on old: A, B: no answer",
-        "0 of 2 clauses held on old",
+        "0 of 2 clauses held on old; undecided: A, B",
         "2 of 2 clauses held on new",
         "why: fencepost report run-old      again: fencepost replay run-old",
         "2 undecided: exit code 3",
@@ -203,7 +205,7 @@ def test_a_violation_that_a_test_expects_is_said_as_expected() -> None:
     )
     assert list(conformance.ending([expecting], (), (), 0)) == [
         "expected: A is violated in t::weak",
-        "0 of 1 clause held on s, process",
+        "0 of 1 clause held on s, process; violated: A",
         "1 clause violated as expected: exit code 0",
     ]
     both = [("t::weak", broken), ("t::other", broken)]

@@ -101,8 +101,8 @@ def test_a_soak_ends_with_one_verdict_a_seed_and_the_reason_for_its_exit_code() 
         )
     )
     assert ended(*runs) == [
-        "7 runs of reference/quorum (seeds 9101 to 9107): 331 faults and 15 operations in 7.0 of "
-        "7.0 minutes; 10.0 minutes in all",
+        "7 runs of reference/quorum (seeds 9101 to 9107): 331 faults and 15 operations in 7.0 "
+        "minutes; 10.0 minutes in all",
         "  9101  known only   known: refused-duplicate (KR-06 28)",
         "  9102  known only   known: config-clears (AVAIL-recovered 1)",
         "                     because of AVAIL-recovered, undecided: JEPSEN-lost-write: 240 of "
@@ -113,13 +113,18 @@ def test_a_soak_ends_with_one_verdict_a_seed_and_the_reason_for_its_exit_code() 
         "  9104  CUT SHORT    at 87.8 s: broker-1 ended",
         "                     56 clauses held until then",
         "  9105 to 9107  clean (3 of 7 runs)",
-        "1 of 3 clauses held in the whole runs, 1 was never exercised",
+        "1 of 3 clauses held in the whole runs; violated: KR-06; never exercised: RP-07",
         "1 of 2 pairs of an operation and a state of its victim were reached; no victim was down "
         "(--coverage lists them)",
         "why: fencepost report run-9103      again: fencepost replay run-9103",
         "1 clause violated anew, 1 run cut short: exit code 1",
     ]
     assert "  kill  holder 10; not down" in ended(*runs, coverage=True)
+
+
+def test_a_schedule_that_lasted_longer_than_planned_is_not_said_to_be_a_part_of_it() -> None:
+    assert " in 1.1 minutes; " in ended(replace(run_of(1, 9), drawn_ms=66_000))[0]
+    assert " in 0.5 of 1.0 minutes; " in ended(replace(run_of(1, 9), drawn_ms=30_000))[0]
 
 
 def test_a_run_that_was_not_judged_to_its_end_says_for_how_long_it_was() -> None:

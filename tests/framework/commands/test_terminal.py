@@ -134,7 +134,10 @@ def test_a_run_and_the_demo_leave_out_the_same_clauses_and_the_demo_folds_what_h
         assert named == shown
     assert "1 clause not exercised: " in of_run.getvalue()
     assert "; 2 clauses of other systems left out" in of_run.getvalue()
-    assert "1 of 4 clauses held, 1 was never exercised" in of_demo.getvalue()
+    assert (
+        "1 of 4 clauses held; violated: QC-34; undecided: RP-29; never exercised: RP-30"
+        in of_demo.getvalue()
+    )
 
 
 def test_a_result_is_printed_without_control_characters(
