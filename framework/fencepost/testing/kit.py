@@ -58,6 +58,7 @@ from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.testing.pure_checks import (
     check_event_kind,
     check_fault,
+    check_known_finding,
     check_log_parser,
     check_rule,
     findings_of,
@@ -70,6 +71,7 @@ __all__ = [
     "check_fault",
     "check_history",
     "check_injection",
+    "check_known_finding",
     "check_links",
     "check_log_parser",
     "check_rule",

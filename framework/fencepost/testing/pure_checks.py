@@ -24,13 +24,15 @@ from fencepost.events.traits import (
     Worded,
 )
 from fencepost.history.run_end import RunEnd
+from fencepost.judging.attribution import attributed
 from fencepost.judging.findings import (
     Exercised,
     Finding,
     Undecided,
     Violated,
 )
-from fencepost.judging.judge import Judge
+from fencepost.judging.judge import Judge, judge
+from fencepost.judging.known_findings import KnownFinding
 from fencepost.judging.rules import (
     Clause,
     Rule,
@@ -120,6 +122,33 @@ def _check_waits_for_nothing(rule: Rule[Any], *histories: tuple[Sequence[Event],
             assert not any(isinstance(one, Undecided) for one in found), (
                 f"{type(rule).__name__} waits for an event after {length} of {len(events)}: it "
                 "needs an undecided history"
+            )
+
+
+def check_known_finding(
+    finding: KnownFinding,
+    rule: Rule[Any],
+    known: tuple[Sequence[Event], RunEnd],
+    new: tuple[Sequence[Event], RunEnd],
+) -> None:
+    """A finding explains each violation that the rule reports in `known`, where its mechanism was
+    at work, and none in `new`, where the promise was broken without it."""
+    assert finding.versions, (
+        f"{finding.id} is known in no version: `seen` needs a Seen with runs above 0, of the "
+        'version that the run says, or of "" for a system that says none'
+    )
+    for (events, end), own in ((known, True), (new, False)):
+        clause = Clause(rule.clause, "the kit", ("the kit",), "what the rule judges")
+        judgement = judge(events, (rule,), {clause.id: clause}, end, "the kit")
+        violations = attributed(judgement, [finding], events).verdicts[clause.id].violations
+        history = "the history of what is known" if own else "the history of what is new"
+        assert violations, f"{history} has no violation of {clause.id}"
+        for one in violations:
+            assert own or not one.known, (
+                f"{finding.id} takes a violation that is new for its own: {one.message}"
+            )
+            assert one.known or not own, (
+                f"{finding.id} does not explain its own violation: {one.message}"
             )
 
 
