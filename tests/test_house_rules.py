@@ -49,7 +49,7 @@ MOST_TO_CONSTRUCT = 6
 TAKE_ANY_NUMBER = {
     *("pack", "pack_into", "datetime", "one_of", "select", "add_row", "exit_reason"),
     # helpers of tests, and one of the simulator's network, that take a list of values
-    *("run", "play", "poll", "led", "ran", "asks", "_schedule"),
+    *("run", "play", "poll", "led", "ran", "asks", "made", "_schedule"),
     "on",  # the kinds of events that a method handles
 }
 PUBLIC = {"fencepost", "fencepost.testing"}

@@ -21,15 +21,14 @@ an epoch, a time, the error that a client got, the ids of members that are only 
 A sentence names a scope by its name where that says what it is: `server-1#2`, `orders-0`. A name
 without a letter, such as the id of a node, does not. So it comes with its kind: `{server} names
 {master} in epoch {epoch}` with `master=Scope("redis", "2")` says "names redis 2". The kind is left
-out where the template says it, or the fact's own name, in words: "broker {broker} leads", "leader
-{leader}". Scopes in a list have their names only: "ISR {isr}" is "ISR [1, 2]".
+out where the template says it, or the fact's own name, in words: "server {server} serves", "master
+{master}". Scopes in a list have their names only: "servers {servers}" is "servers [1, 2]".
 
 See docs/decisions/24-facts.md.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from string import Formatter
 from typing import final
@@ -92,8 +91,9 @@ def _named(name: str, scope: Scope, template: str) -> str:
     """The scope with its kind, unless its own name or the words of the template say that."""
     if any(map(str.isalpha, scope.name)):
         return scope.name
-    words = "".join(text for text, *_ in Formatter().parse(template))
-    said = re.search(rf"\b({re.escape(scope.kind)}|{re.escape(name)})s?\b", words, re.IGNORECASE)
+    text = "".join(words for words, *_ in Formatter().parse(template))
+    words = {word.strip(".,:;()").lower() for word in text.split()}
+    said = any(word in words or f"{word}s" in words for word in (scope.kind.lower(), name.lower()))
     return scope.name if scope.name and said else scope.words
 
 
