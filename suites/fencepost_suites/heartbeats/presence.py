@@ -8,14 +8,18 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     NOTHING,
     Cause,
     Deadline,
     Event,
     Evidence,
+    Excused,
+    Excuses,
     Exercised,
     Finding,
     Findings,
+    ProcessSpawned,
     Rule,
     RunEnd,
     judged,
@@ -33,6 +37,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.heartbeats.controllers import KNOWN_WITHIN_NS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
+from fencepost_suites.heartbeats.without_servers import ROLE
 
 Held = tuple[str, int, int]
 """A controller's process, a broker and a broker epoch: that controller has that broker live."""
@@ -59,6 +64,18 @@ class _Znodes:
     registrations: dict[str, list[tuple[int, Cause]]] = field(default_factory=dict)
     """process -> the broker epochs of its registrations, in their order."""
     suspects: list[Deadline] = field(default_factory=list)
+    faults: Excuses = field(default_factory=Excuses)
+    servers: set[str] = field(default_factory=set)
+    """The slots of ZooKeeper's servers."""
+
+    def cut_off(self, process: str, since_ns: int, at_ns: int) -> str:
+        """Why a controller was not told of the end of a session for that long, in words: what fell
+        due while a fault parted it from ZooKeeper is due a second after the heal."""
+        for fault in self.faults.since(since_ns):
+            reason = fault.reason(process, self.servers.__contains__)
+            if reason and (fault.ended_ns is None or at_ns <= fault.ended_ns + KNOWN_WITHIN_NS):
+                return reason
+        return ""
 
     def registered(self, event: Event, body: BrokerRegistered) -> None:
         """Applies a registration. Its process may record it later than ZooKeeper its end."""
@@ -90,19 +107,31 @@ class OnlyWithZnode(Rule[_Znodes]):
     must not have that registration live for longer than a second from then on, or from the time at
     which it declared it: whether it was elected later, or has declared it absent in between.
     Exercised if it gives up a live broker. A controller that loses its own session, or dies, may
-    have been without ZooKeeper for the session timeout. After a new registration a broker's
-    heartbeats must have its czxid, by the broker's own event."""
+    have been without ZooKeeper for the session timeout; one that a fault parts from ZooKeeper has a
+    second from the heal on. After a new registration a broker's heartbeats must have its czxid, by
+    the broker's own event."""
 
     clause = "HB-28"
     state = _Znodes
 
-    @on(*TERM_KINDS, BrokerRegistered, SessionExpired, MetadataHeartbeatSent)
+    @on(
+        *TERM_KINDS,
+        *FAULT_KINDS,
+        ProcessSpawned,
+        BrokerRegistered,
+        SessionExpired,
+        MetadataHeartbeatSent,
+    )
     def step(self, state: _Znodes, event: Event, body: Struct) -> Findings:
+        state.faults.take(event)
+        if isinstance(body, ProcessSpawned) and body.role == ROLE:
+            state.servers.add(body.slot)
+        found: list[Finding] = []
         ending = state.terms.ending(event)
         if ending is not None:
             for held in [held for held in state.held if held[0] == ending.process]:
                 if state.held[held] + KNOWN_WITHIN_NS < ending.reached_ns:
-                    self._overdue(state, held, event.at_ns)
+                    found += self._overdue(state, held, event.at_ns)
                 del state.held[held]
         state.terms.take(event)
         match body:
@@ -111,13 +140,12 @@ class OnlyWithZnode(Rule[_Znodes]):
             case SessionExpired():
                 state.end_session(event, body)
             case MetadataHeartbeatSent():
-                return self._sent(state, event, body)
+                return (*found, *self._sent(state, event, body))
         now = state.without_znode()
-        found: list[Finding] = []
         for held in [held for held in state.held if held not in now]:
-            self._overdue(state, held, event.at_ns)
+            excused = self._overdue(state, held, event.at_ns)
             del state.held[held]
-            found.append(Exercised(event.ref, Evidence.PEER))
+            found += excused or (Exercised(event.ref, Evidence.PEER),)
         for held in now:
             state.held.setdefault(held, event.at_ns)
         return found
@@ -142,11 +170,14 @@ class OnlyWithZnode(Rule[_Znodes]):
         return (broken,)
 
     @staticmethod
-    def _overdue(state: _Znodes, held: Held, at_ns: int) -> None:
+    def _overdue(state: _Znodes, held: Held, at_ns: int) -> Findings:
         (process, broker, epoch), since_ns = held, state.held[held]
         if at_ns <= since_ns + KNOWN_WITHIN_NS:
-            return
+            return NOTHING
         gone = state.gone[broker, epoch]
+        reason = state.cut_off(process, since_ns, at_ns)
+        if reason:
+            return (Excused(gone.ref, f"{process} was not told of the session's end: {reason}"),)
         state.suspects.append(
             Deadline(
                 violated=violated(
@@ -166,11 +197,11 @@ class OnlyWithZnode(Rule[_Znodes]):
                 due_ns=since_ns,
             )
         )
+        return NOTHING
 
     def end(self, state: _Znodes, end: RunEnd) -> Findings:
-        for held in state.held:
-            self._overdue(state, held, end.ended_at_ns)
-        return judged(state.suspects, end)
+        found = [one for held in state.held for one in self._overdue(state, held, end.ended_at_ns)]
+        return (*found, *judged(state.suspects, end))
 
 
 def _live(term: Term) -> dict[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Cause, Event
+from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.zookeeper.events import SessionExpired
 from fencepost_kafka import (
@@ -413,6 +413,50 @@ def test_hb_28_excuses_what_fell_due_while_a_controller_may_have_been_without_zo
     h.after(after_ms)
     h.add(CONTROLLER, ControllerEnded(epoch=1, reason="session"))
     assert verdict(h, "HB-28") is outcome
+
+
+def cut_from_zookeeper(h: HistoryBuilder, slot: str) -> None:
+    """A fault parts a broker from the one server, for longer than a second, and less than a session
+    lasts."""
+    spawned = ProcessSpawned(started=SERVER, slot="zookeeper-1", role="zookeeper", node_id=1, pid=1)
+    h.add("harness", spawned)
+    pairs = (f"{slot} -> zookeeper-1", f"zookeeper-1 -> {slot}")
+    h.add(
+        "harness",
+        FaultInjected(
+            fault_id="cut-1",
+            fault="cut",
+            targets=(slot, "zookeeper-1"),
+            receipt=True,
+            evidence="no answer",
+            directions=pairs,
+            effects=tuple(f"severs {pair}" for pair in pairs),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("slot", "found_ms", "outcome"),
+    [
+        ("broker-1", 900, Outcome.NOT_EXERCISED),
+        ("broker-1", 1_200, Outcome.VIOLATED),
+        ("broker-2", 0, Outcome.VIOLATED),
+    ],
+)
+def test_a_controller_that_is_cut_from_zookeeper_has_a_second_from_the_heal_on(
+    slot: str, found_ms: int, outcome: Outcome
+) -> None:
+    """Its own session goes on, and nobody tells it that another one has ended."""
+    h = HistoryBuilder()
+    cut_from_zookeeper(h, slot)
+    begin(h)
+    expire(h, "0x14")
+    h.after(1_500)
+    h.add("harness", FaultHealed(fault_id="cut-1", receipt=True, evidence="answers"))
+    h.after(found_ms)
+    declare(h, 2, "Absent")
+    found = whole_verdict(h, "HB-28")
+    assert (found.verdict, found.excused) == (outcome, int(outcome is Outcome.NOT_EXERCISED))
 
 
 def test_the_end_of_another_session_does_not_exercise_hb_28() -> None:
