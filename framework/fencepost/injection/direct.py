@@ -29,6 +29,8 @@ def direct(
     `links` have that address; `pids` are the processes by slot, each the leader of its session, as
     the supervisor starts them. Links without such a connection are left out.
     """
+    # The table of connections names no process, only the inode of each socket. So a connection
+    # belongs to a slot if its inode is among the open files of the slot's processes.
     sessions = {slot: _sockets(proc, pid) for slot, pid in pids.items()}
     dialled = _dialled((proc / TCP).read_text())
     found = {}
@@ -44,6 +46,7 @@ def _dialled(shown: str) -> Mapping[str, Collection[str]]:
     """Remote end -> the inodes of the established sockets that dialled it, by /proc/net/tcp."""
     found: dict[str, set[str]] = {}
     for fields in map(str.split, shown.splitlines()[1:]):
+        # Field 2 is the remote end, field 3 the state, field 9 the inode.
         if fields[3] == ESTABLISHED:
             found.setdefault(fields[2], set()).add(fields[9])
     return found
@@ -52,6 +55,7 @@ def _dialled(shown: str) -> Mapping[str, Collection[str]]:
 def _sockets(proc: Path, session: int) -> Collection[str]:
     """The inodes of all sockets that the processes of a session have open."""
     found: set[str] = set()
+    # The whole session: a slot's program may be a shell script that starts the node as its child.
     for process in _of_session(proc, session):
         with suppress(OSError):  # it has ended meanwhile
             for descriptor in (process / "fd").iterdir():
@@ -66,6 +70,8 @@ def _of_session(proc: Path, session: int) -> Iterator[Path]:
     for process in proc.iterdir():
         if process.name.isdigit():
             with suppress(OSError, IndexError):
+                # The name of a process is in brackets and may itself have spaces and brackets: the
+                # last bracket ends it.
                 behind = (process / "stat").read_text().rpartition(")")[2].split()
                 if behind[_SESSION] == str(session):
                     yield process

@@ -122,11 +122,18 @@ class Links:
 
         Raises UsageError, with nothing changed, for a state that makes no sense.
         """
+        # All states are checked before any is sent. A wrong one among several would otherwise leave
+        # a part of the links changed.
         for state in wanted.values():
             toxics(state)
         self._open_begun()
+        # The desired states are stored before the first request. If a toxiproxy hangs half-way, its
+        # replacement is built from `_wanted`, so the change is complete all the same. A slot
+        # without a toxiproxy (a duplicate or a spare that was never started) gets its state when
+        # its links are built.
         self._wanted.update(wanted)
         rebuilt = []
+        # A copy, since `_rebuild` replaces the entry of a slot meanwhile.
         for server in list(self._servers.values()):
             links = [link for link in self._links_of(server.slot) if link in wanted]
             try:
@@ -145,13 +152,19 @@ class Links:
     def hold(self, link: Link, what: Hold) -> None:
         """See `Runtime.hold`."""
         check_hold(link, self._is_framed(link), link in self._holds)
+        # Raises UsageError for values that make no sense, before anything is stored.
         self._attributes(link, what)
         self._holds[link] = what
         self._follow(link)
+        # Last, since `_follow` may have replaced a toxiproxy that hung, and that marks every link
+        # which holds. This hold begins only here: what an earlier one lost is not its loss.
         self._forgotten.discard(link)
 
     def release(self, link: Link) -> None:
         """Makes the link release what it holds; `held` shows when everything has left."""
+        # The toxic stays in the link and only passes messages from here on. Removed and added again
+        # later, it would come into connections in the middle of a message, and could not find where
+        # the next begins.
         if self._holds.pop(link, None) is not None:
             self._follow(link)
 
@@ -162,6 +175,9 @@ class Links:
         for server, _ in self._grouped([link]):
             shown = msgspec.json.decode(self._read(server, f"{_path(link)}/toxics/{HOLD}"))
             counts = msgspec.convert(shown["attributes"]["counts"], HoldCounts)
+            # The counts of a replacement begin at 0. Without this error they would say that no
+            # message waits and none was lost, and `judge_release` would give a true receipt for
+            # messages that are gone.
             return replace(counts, last_error=_FORGOTTEN) if link in self._forgotten else counts
         return HoldCounts()
 
@@ -201,6 +217,8 @@ class Links:
         ):
             if shown[what] != "{}:{}".format(*end):
                 return f"has another {what} address, {shown[what]}"
+        # Both sides go through the same words, so the order of toxics and of attributes is
+        # irrelevant, and counts, which change all the time, are left out.
         have = {_read_toxic(toxic) for toxic in shown["toxics"]}
         want = {_read_toxic(toxic) for toxic in self._described(link)}
         return "" if have == want else f"has {sorted(have)}"
@@ -220,6 +238,8 @@ class Links:
         links = self._links_of(server.slot)
         try:
             try:
+                # `_ask`, not `_read`: that would replace a hung toxiproxy silently, and the failure
+                # of its links would never become an event.
                 text = self._ask(server, "get", "/proxies")
             except Hung:
                 text = self._ask(server, "get", "/proxies")
@@ -229,6 +249,8 @@ class Links:
             listed = msgspec.json.decode(text)
             found = {link: self._difference(link, listed.get(_name(link))) for link in links}
             wrong = {str(link): f"it {what}" for link, what in found.items() if what}
+        # The whole slot is built anew, not the one proxy that differs: whoever changed it may have
+        # changed more, and `_applied` no longer says what this toxiproxy has.
         if wrong:
             self._rebuild(server)
         return wrong
@@ -281,6 +303,12 @@ class Links:
     def _bring(self, server: _Server, link: Link) -> None:
         """Sends the server the changes to a link's toxics: removals first, then additions."""
         want, path = toxics(self._wanted[link]), f"{_path(link)}/toxics"
+        # A toxic's name is its kind and stream, so a delay that changes from 10 ms to 20 ms is two
+        # toxics of one name. The first has to go before the second can be added: toxiproxy refuses
+        # a name twice.
+        #
+        # `_applied` follows each request. If toxiproxy hangs between two of them, `_build` clears
+        # the entry and applies everything anew.
         for toxic in sorted(self._applied[link] - want):
             self._ask(server, "delete", f"{path}/{toxic.name}")
             self._applied[link] -= {toxic}
@@ -296,6 +324,9 @@ class Links:
         """Creates the slot's proxies in their desired states, once the server answers."""
         self._toxiproxies.ready(server.process)
         links = self._links_of(server.slot)
+        # A proxy that needs a toxic is created disabled, gets its toxics, and is enabled last.
+        # Clients reconnect within milliseconds: with the proxy enabled first, a message would pass
+        # through a cut.
         proxies = [
             {
                 "name": _name(link),
@@ -313,6 +344,8 @@ class Links:
             if self._is_framed(link):  # first, so that it sees a connection's first byte
                 self._ask(server, "post", f"{_path(link)}/toxics", self._hold_toxic(link))
             self._bring(server, link)
+            # From here on the link carries connections, and each of them meets every toxic from its
+            # first byte.
             self._ask(server, "patch", _path(link), {"enabled": True})
 
     def _is_plain(self, link: Link) -> bool:
@@ -333,6 +366,10 @@ class Links:
 
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and starts one in its place, with every link in its desired state."""
+        # Steps in order: what the old toxiproxy held is noted as lost; it is killed, at the latest
+        # by the next `start`, which frees the ports that its proxies listen on; a new one of
+        # another name is started; its links are built. A name is never used twice, so the end of
+        # the killed process is not taken for that of its replacement.
         del self._servers[hung.slot.name]
         self._forgotten.update(link for link in self._holds if link.source == hung.slot.name)
         self._toxiproxies.kill(hung.process)
@@ -342,6 +379,8 @@ class Links:
         try:
             self._build(server)
         except Hung as again:
+            # A second hang right after a start is no accident of one connection: the machine or the
+            # toxiproxy is at fault, and going on would replace toxiproxies for ever.
             raise failed_with(
                 f"the toxiproxy of {server.slot.name} hung twice",
                 self._toxiproxies.log(server.process),
@@ -351,6 +390,7 @@ class Links:
 
 def _name(link: Link) -> str:
     """A proxy's name: without any character that would need quoting in a path."""
+    # The source is left out, since each source has a toxiproxy of its own.
     return f"{link.target}.{link.port}"
 
 
@@ -390,5 +430,6 @@ def _parse_metrics(text: str) -> Mapping[tuple[str, str, str], int]:
     counts = {}
     for what, labels, value in _METRIC.findall(text):
         named = dict(_LABEL.findall(labels))
+        # Prometheus prints large counts as `1.5e+06`, which `int` alone refuses.
         counts[what, named["proxy"], named["direction"]] = int(float(value))
     return counts

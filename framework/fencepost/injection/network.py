@@ -178,6 +178,8 @@ class Network:
     def apply_cut(self, cut: Cut) -> Receipt:
         """See `Runtime.apply_cut`."""
         links = self.crossed(cut)
+        # Nothing was counted in `_cuts` then, and `lift_cut` of the same directions does no harm:
+        # no link reads the count of a direction that no link carries.
         if not links:
             return Receipt(False, f"no link carries {_directions(cut)}")
         self._cuts.update(cut)
@@ -187,6 +189,9 @@ class Network:
         """See `Runtime.lift_cut`."""
         links = self.crossed(cut)
         for direction in cut:
+            # Every fault of a test heals at its end, also one whose cut `heal` has lifted already.
+            # At -1 the next cut of this direction would bring the count to 0, and would cut
+            # nothing.
             self._cuts[direction] = max(0, self._cuts[direction] - 1)
         return self._change(links)
 
@@ -195,6 +200,7 @@ class Network:
         for link in links:
             self._known(link)
         toxics(state)
+        # After the checks, so that a wrong link or state changes nothing.
         self._own.update(dict.fromkeys(links, state))
         return self._change(links)
 
@@ -230,16 +236,21 @@ class Network:
 
     def heal(self) -> Receipt:
         """See `Runtime.heal_links`."""
+        # Before the cuts are lifted: what is released into a cut is dropped there, as it would have
+        # been without the hold.
         for link in self._links.holding:
             self.release(link)
         self._cuts.clear()
         self._own = dict.fromkeys(self._layout.links, HEALTHY)
+        # By the state in which the link is, since a cut is not part of `_own`. A healthy link is
+        # not probed: only what changes is measured.
         unhealthy = [link for link in self._own if self._links.state(link) != HEALTHY]
         return self._change(unhealthy) if unhealthy else Receipt(True, "every link was healthy")
 
     def silent(self) -> Sequence[Link]:
         """The links between live processes that should be healthy, and through which nothing
         answers. None if no node answers the probe at all: it does not fit then."""
+        # No probe has been answered in this run, so silence says nothing about links.
         if self._unanswered:
             return ()
         live = {
@@ -251,6 +262,7 @@ class Network:
         }
         answers = self._ask(live, live, SILENCE_LIMIT_S)
         found = [link for link in live if not answers[link].came]
+        # All silent: a probe that does not fit is likelier than that every link has failed at once.
         return found if len(found) < len(live) else ()
 
     def bypassing(self) -> Sequence[str]:
@@ -283,6 +295,8 @@ class Network:
         What is to be known of the time before is asked before `apply`: of a connection that is open
         after it, nothing tells whether it was open before.
         """
+        # 1. Before the change: answers, open connections, and connections that pass no link. A link
+        # that is cut already cannot answer, so only the others are asked.
         new = {link: self._effective(link) for link in links}
         old = {link: self._links.state(link) for link in links}
         live = [
@@ -291,22 +305,32 @@ class Network:
         uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
         self._check_answered(before)
+        # Only a worse state needs somebody who can notice it. A heal that waited for a connection
+        # would keep the cluster broken for up to `CONNECT_LIMIT_S` longer.
         worsens = any(state != HEALTHY for state in new.values())
         open_before = self._connections(live, CONNECT_LIMIT_S if worsens else 0)
         self._struck = self._struck or worsens
         past = self._direct() if worsens else {}
         direct = {link: count for link, count in past.items() if link in live}
         others = {link: count for link, count in past.items() if link not in links}
+        # 2. The change. Everything below it measures.
         notes = [*self._links.apply(new), *evading(others)]
         # A change for the better needs no process: an unused link that is healthy again harms none.
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)
+        # Counted after the change, so bytes that an earlier fault dropped are no evidence for this
+        # one.
         counted = self._links.bytes_passed(live)
+        # 3. After the change: a link that is cut must stay silent for longer than any answer took
+        # before, whichever link it came through. Three times, since answers vary; the floor is for
+        # answers that took a fraction of a millisecond, which say nothing about the next one.
         slowest_s = max((answer.took_ms for answer in before.values()), default=0) / 1000
         now = {link: new[link] for link in live}
         silence_s = LEAST_SILENCE_S + 3 * slowest_s
         after = dict(self._ask(now, new, HEAL_LIMIT_S, silence_s))
 
+        # Reads the byte counts each time that it is called: the second call is for links asked
+        # again.
         def tried() -> Sequence[Trial]:
             vanished = self._vanished(live, counted, new)
             return [
@@ -329,6 +353,8 @@ class Network:
         if unseen:  # the answer may have come after the prober closed: then it is not counted
             after.update(self._ask(unseen, new, HEAL_LIMIT_S, LONGEST_WAIT_S))
             trials = tried()
+        # 4. What toxiproxy lists, last: also a change by another program during the measurement
+        # shows.
         differences = self._links.differences(links)
         return judge(trials, differences, notes, unasked=len(links) - len(live), direct=direct)
 
@@ -345,6 +371,8 @@ class Network:
         """Raises UsageError for a probe that does not fit: no node has answered it in this run."""
         if any(answer.came for answer in before.values()):
             self._unanswered = ""
+        # If every link was cut before, or no process lives, nothing was asked: that is no sign of a
+        # probe that does not fit.
         elif before and self._unanswered:
             raise UsageError(self._unanswered)
 
@@ -358,6 +386,8 @@ class Network:
         healthy link is asked again: the answer through a slow one takes long by the fault.
         """
         before = dict(self._ask(uncut, new, READY_LIMIT_S))
+        # A node that is slow every time keeps its slow answer, and the cut its long silence. Else
+        # the node's own slowness would pass for the cut.
         for _ in range(ASKED_AGAIN):
             slow = {
                 link: uncut[link]
@@ -387,10 +417,14 @@ class Network:
         def answered() -> bool:
             asked = {}
             for link in waiting:
+                # The size by the new state, in the question before the change as well: both answers
+                # then carry the same number of bytes, and their difference is the fault's doing.
                 size = bulk(new[link])
                 patience_s = silence_s if is_cut(now[link]) else _patience_s(now[link], size)
                 asked[link] = patience_s, size
             answers.update(self._prober.ask(asked))
+            # A cut link is asked once only. Asked until it answers, it would be asked for the whole
+            # limit.
             waiting[:] = [
                 link for link in waiting if not answers[link].came and not is_cut(now[link])
             ]
@@ -425,11 +459,15 @@ class Network:
             now = self._links.bytes_passed(links)
             passed.update({key: now[key] - counted[key] for key in now})
             return all(
+                # Of a link that is cut both ways, only the question can vanish: it never arrives,
+                # so there is no answer that could vanish downstream.
                 passed[link, UPSTREAM if new[link].cut_upstream else DOWNSTREAM].dropped > 0
                 for link in links
                 if is_cut(new[link])
             )
 
+        # toxiproxy adds a connection's bytes to its counts when the connection closes, a moment
+        # after the prober has given up. Without a cut, one look is enough.
         limit_s = COUNT_LIMIT_S if any(is_cut(new[link]) for link in links) else 0
         self._wait(shown, limit_s, 0.01)
         return passed
@@ -437,6 +475,8 @@ class Network:
 
 def _patience_s(state: LinkState, size: int) -> float:
     """How long to wait for an answer through a link in this state."""
+    # Twice, since the question and the answer are both delayed, and both may have to pass at the
+    # rate.
     delay_s = 2 * (state.latency_ms + state.jitter_ms) / 1000
     if state.rate_kb:
         delay_s += 2 * size / 1000 / state.rate_kb

@@ -98,6 +98,8 @@ def ask_all(system: System, asked: Mapping[End, tuple[float, int]]) -> Mapping[E
 
     if not asked:
         return {}
+    # One thread for each end, never fewer: in turn, ten cut links would stay silent for ten times
+    # the patience, and the first of them would be measured long before the last.
     with ThreadPoolExecutor(len(asked)) as pool:
         return dict(zip(asked, pool.map(ask, asked), strict=True))
 
@@ -153,6 +155,8 @@ def open_connections(ends: Iterable[End]) -> Mapping[End, int]:
 def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
     """How many connections are established to each of these ends, by the text of /proc/net/tcp."""
     sockets = Counter(_sockets(shown))
+    # By the local end, so what counts is the accepted side: one socket for each connection. Both
+    # sides are in the file, since both are on this host.
     return {end: sockets[as_in_proc(end), ESTABLISHED] for end in ends}
 
 
@@ -165,5 +169,7 @@ def _sockets(shown: str) -> Sequence[tuple[str, str]]:
 def as_in_proc(end: End) -> str:
     """An end as the files below /proc/net show it."""
     address, port = end
+    # The kernel prints the four bytes of the address as one number of the machine: on x86 127.0.0.1
+    # is `0100007F`. The port is the plain number.
     native = struct.unpack("=I", socket.inet_aton(address))[0]
     return f"{native:08X}:{port:04X}"

@@ -20,6 +20,8 @@ from fencepost.model.system.topology import Link
 
 NOTHING: Mapping[Link, int] = {}
 UNUSED = "no connection was open through any of these links"
+# A question that takes 0.25 s at the link's rate is long beside an answer on loopback. A shorter
+# delay than 5 ms cannot be told from the machine's own. An answer shows a delay from 80 % of it on.
 _BULK_S = 0.25
 _MOST_BULK = 32_000
 _LEAST_MEASURABLE_MS = 5.0
@@ -57,8 +59,12 @@ class Trial:
     def unseen(self) -> str:
         """The stream that this change cut and in which no byte was counted as dropped. Empty if
         there is none, or if the probe was not answered before, or is answered now."""
+        # Then another sentence of `fails` says what is wrong, and asking once more would not help.
         if self.after.came or self.unanswered_before:
             return ""
+        # The question vanishes upstream if that direction is cut. Only if it is not can an answer
+        # exist that vanishes downstream. A direction that was cut before needs no evidence of its
+        # own.
         if self.new.cut_upstream:
             newly, stream = not self.old.cut_upstream, UPSTREAM
         else:
@@ -72,6 +78,7 @@ class Trial:
 
     def fails(self) -> str:
         """Why the measurements do not show the new state; empty if they show it."""
+        # A heal needs an answer afterwards and none before: the link may have been cut until here.
         if self.new == HEALTHY:
             return "" if self.after.came else "no answer after healing"
         if self.unanswered_before:
@@ -86,6 +93,8 @@ class Trial:
     def _fails_as_slow(self) -> str:
         least = added_ms(self.new) * _TOLERANCE
         if not self.after.came:
+            # Silence is evidence if the prober gave up before the answer could be there: a delay of
+            # 10 s against a patience of 5 s.
             return "" if least >= self.after.took_ms else "no answer at all"
         if least < _LEAST_MEASURABLE_MS:
             return f"a delay of {least:.1f} ms is too short to be measured"
@@ -107,6 +116,7 @@ def bulk(state: LinkState) -> int:
 
 def added_ms(state: LinkState) -> float:
     """The least delay that a state adds to the answer to a question of `bulk` bytes."""
+    # Jitter may shorten a delay as well as lengthen it: only what is left is certain.
     travel = 2 * max(0, state.latency_ms - state.jitter_ms)
     return travel + (bulk(state) / state.rate_kb if state.rate_kb else 0)
 
@@ -121,15 +131,22 @@ def judge(
 ) -> Receipt:
     """The receipt for changed links, of which `unasked` could not be probed; `direct` are the
     connections of their sources that pass no link, and so escape the change."""
+    # One link that fails spoils the receipt: a partition with a hole is another fault than the one
+    # that the test asked for.
     problems = [f"{trial.link}: {why}" for trial in trials if (why := trial.fails())]
     problems += [f"{link}: {said}" for link, said in zip(direct, evading(direct), strict=True)]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     worsened = [trial for trial in trials if trial.worsened]
+    # One connection through any worsened link is enough, since most nodes do not dial each other
+    # all the time. Without one, no process can have noticed: a cut of an idle link is not yet a
+    # fault.
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)
     only_unused = unused and not problems
     if unused:
         problems.append(UNUSED)
     if problems:
+        # If all were silent before, the system's probe is the likely culprit; if one was, its node
+        # is.
         unanswered = bool(worsened) and all(trial.unanswered_before for trial in worsened)
         evidence = "; ".join([*problems, *notes])
         return Receipt(False, evidence, only_unused, idle=unused, unanswered=unanswered)
@@ -157,6 +174,8 @@ def judge_use(connections: Mapping[Link, int]) -> Receipt:
 
 def judge_release(counts: HoldCounts) -> Receipt:
     """The receipt for a release; `counts` are the link's counts after it."""
+    # `dropped` is no failure of a release: a hold may drop messages by its action, or with their
+    # connection.
     lost = counts.lost or counts.last_error
     return Receipt(not counts.waiting and not lost, str(counts))
 
@@ -167,6 +186,8 @@ def _evidence(trials: Sequence[Trial]) -> Sequence[str]:
     cut = [trial for trial in trials if is_cut(trial.new) and not trial.stays]
     if cut:
         silence = min(trial.after.took_ms for trial in cut)
+        # Links that an earlier fault had cut were not asked before: the figures are of the others
+        # alone.
         earlier = [trial for trial in cut if trial.before is None]
         said.append(
             f"{_links(cut)} answered within {slowest:.1f} ms before, not within {silence:.0f} ms "

@@ -19,6 +19,8 @@ UPSTREAM = "upstream"
 DOWNSTREAM = "downstream"
 
 _LEAST = {
+    # 0 is the only timeout that is sent, and means for ever: any other closes the connection after
+    # that many milliseconds, which a node notices at once, where a cut is silence.
     "timeout": {"timeout": 0},
     "latency": {"latency": 0, "jitter": 0},
     "bandwidth": {"rate": 1},
@@ -48,6 +50,9 @@ class Toxic:
         if sorted(names) != sorted(least):
             raise UsageError(f"a {self.kind} toxic needs exactly {', '.join(least)}, not {names}")
         for name, value in self.attributes:
+            # `type(...) is`, since True is an instance of int. The upper bound is that of 32 bits:
+            # far above every sensible delay, and below what overflows when milliseconds become
+            # nanoseconds in 64 bits.
             if type(value) is not int or not least[name] <= value <= _MOST:
                 raise UsageError(
                     f"the {name} of a {self.kind} toxic is a whole number "
@@ -71,6 +76,8 @@ def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
     Messages that outlived their connection go to `upstream`. Raises UsageError for values that make
     no sense.
     """
+    # Mode `pass` needs attributes, too: one that is not named would keep its value from the last
+    # hold.
     one = what or Hold(())
     if min(one.skip, one.first, one.delay_ms) < 0 or (one.action == "delay") != (one.delay_ms > 0):
         raise UsageError(

@@ -30,6 +30,8 @@ from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.supervision.addresses import Addresses
 from fencepost.supervision.launcher import Child, Launcher, failed_with
 
+# A change holds up the harness, which has one thread. So the limit is short: a change that meets a
+# hung toxiproxy takes some seconds, its replacement included.
 API_LIMIT_S = 2.0
 START_LIMIT_S = 20.0
 _EXIT_LIMIT_S = 5.0
@@ -97,6 +99,7 @@ class HostToxiproxies:
         self._folder = folder
         self._binary = find_toxiproxy(os.environ)
         self._slots: dict[str, Slot] = {}
+        # The folder protects the sockets in it: to open one needs the right to enter the folder.
         folder.sockets.mkdir(mode=0o700, exist_ok=True)
 
     def start(self, wanted: Mapping[str, Slot]) -> None:
@@ -112,6 +115,8 @@ class HostToxiproxies:
     def ready(self, process: str) -> None:
         """See `Toxiproxies.ready`."""
 
+        # A connection that is accepted shows that it listens. A process that has ended will never,
+        # so there is no reason to wait for the limit.
         def settled() -> bool:
             try:
                 connect(self._folder.socket_of(process), API_LIMIT_S).close()
@@ -128,6 +133,7 @@ class HostToxiproxies:
 
     def ask(self, process: str, method: str, path: str, body: object = None) -> Reply:
         """See `Toxiproxies.ask`."""
+        # The socket is given, so the name is not resolved: it only fills the header `Host`.
         client = HTTPConnection("toxiproxy", timeout=API_LIMIT_S)
         try:
             client.sock = connect(self._folder.socket_of(process), API_LIMIT_S)
@@ -135,9 +141,15 @@ class HostToxiproxies:
             client.request(method.upper(), path, text, {"Content-Type": "application/json"})
             answer = client.getresponse()
             return Reply(answer.status, answer.read().decode(errors="replace"))
+        # Two kinds of failure. Silence is a hang, which the caller mends with a new process. A
+        # connection that breaks means that the process is gone, or about to be: no replacement is
+        # made, since a toxiproxy that ends by itself is an error of the environment, with the
+        # reason in its log.
         except (TimeoutError, BlockingIOError) as late:  # BlockingIOError: too many wait to connect
             raise Hung from late
         except (OSError, HTTPException) as failed:
+            # The connection breaks a moment before the supervisor sees the end; the message should
+            # name it.
             ended = self._launcher.wait(process, _EXIT_LIMIT_S)
             why = str(ended) if ended else f"broke off a request: {failed}"
             name = self._slots[process].name
@@ -150,6 +162,7 @@ class HostToxiproxies:
         self._launcher.signal(process, 9)
         if self._launcher.wait(process, _EXIT_LIMIT_S) is None:
             raise EnvironmentFailed(f"{process} did not end within {_EXIT_LIMIT_S:g} s")
+        # After SIGKILL the file stays. Nothing would listen behind it.
         self._folder.socket_of(process).unlink(missing_ok=True)
 
     def listen(self, link: Link) -> End:
@@ -173,6 +186,8 @@ def connect(path: Path, limit_s: float) -> socket.socket:
     """
     connection = socket.socket(socket.AF_UNIX)
     try:
+        # An address has room for 107 bytes, and a run's folder may lie deeper. Its descriptor's
+        # name in /proc is short, whatever the path is.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             connection.settimeout(limit_s)

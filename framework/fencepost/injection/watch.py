@@ -51,6 +51,8 @@ class LinkWatch:
         sources = self._links.sources
         if now_ns < self._due_ns or not sources:
             return ()
+        # Each slot has its turn once in `EVERY_NS`. A check asks one toxiproxy only, since the
+        # harness reads no events meanwhile.
         self._due_ns = now_ns + EVERY_NS // len(sources)
         return self._check(min(sources, key=lambda one: self._seen.get(one, 0)), now_ns)
 
@@ -62,14 +64,22 @@ class LinkWatch:
         When a link last did is not known. A link has not failed if, by now, no process `lives` in
         the slot at one of its ends.
         """
+        # The proxies first: this repairs what differs, and the probe below then finds links in
+        # their states.
         found = [one for source in self._links.sources for one in self._check(source, now_ns)]
         for link in self._silent() if ready else ():
+            # Asked after the probe: a node that ended during it did not answer, and its end is an
+            # event already.
             if lives(link.source) and lives(link.target):
                 what = "nothing answered through it"
+                # Since the beginning of the run: a link that carries nothing, while its proxy is as
+                # desired, may never have carried anything.
                 found.append(LinkFailed(link=str(link), what=what, since_ns=0))
         return found
 
     def _check(self, source: str, now_ns: int) -> Sequence[LinkFailed]:
+        # The interval of doubt begins when the links were last seen as desired, not when the
+        # difference was found: the link may have failed just after that look.
         since_ns = self._seen.get(source, self._since_ns)
         self._seen[source] = now_ns
         try:
