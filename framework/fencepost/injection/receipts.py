@@ -137,8 +137,8 @@ def judge(
     problems += [f"{link}: {said}" for link, said in zip(direct, evading(direct), strict=True)]
     problems += [f"toxiproxy disagrees: {difference}" for difference in differences]
     worsened = [trial for trial in trials if trial.worsened]
-    # One connection through any worsened link is enough, since most nodes do not dial each other
-    # all the time. Without one, no process can have noticed: a cut of an idle link is not yet a
+    # One connection through any worsened link is enough, since a node may have no use for another
+    # one. Without any, no process can have noticed: a cut of an idle link is not yet a
     # fault.
     unused = bool(worsened) and not any(trial.open_before for trial in worsened)
     only_unused = unused and not problems

@@ -22,6 +22,8 @@ from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.topology import CLIENT, Layout, Slot
 
 FIRST_EPHEMERAL_PORT = 32768
+# The claim's address is 127.R.254.254. Slots end at 250, so no slot's and no link's address is the
+# claim's.
 _CLAIM_PEER = 254
 _LAST_SLOT = 250
 _CLAIM_PORT = 8473
@@ -79,6 +81,8 @@ def check_loopback() -> None:
     done = "bound"
     try:
         with socket.socket() as listener, socket.socket() as dialler:
+            # Any address of 127.0.0.0/8 but 127.0.0.1, which always works, shows it. The kernel
+            # chooses a free port, since a run may use this address.
             listener.bind((_ANY_LOOPBACK, 0))
             listener.listen(1)
             done = "reached"
@@ -100,6 +104,8 @@ def claim(first: int | None = None, runs: range = RUNS) -> Claim:
     a client that still retries the last run's addresses finds no listener there.
     """
     check_loopback()
+    # Bound sockets decide, so two runs that begin at one number at one time get different ones: the
+    # second bind fails with EADDRINUSE, and the search goes on.
     start = now_ns() // MS if first is None else first
     for step in range(len(runs)):
         run = runs[(start + step - runs.start) % len(runs)]
@@ -141,6 +147,8 @@ def check_layout(layout: Layout) -> None:
         words = f"the link {link}"
         if not {link.source, link.target} <= names.keys() or link.source == link.target:
             raise UsageError(f"{words} does not join two slots of its layout")
+        # A port from 32768 on may be the local port of any connection on this host, and a node
+        # could not listen on it then: its start would fail now and then.
         if not 1 <= link.port < FIRST_EPHEMERAL_PORT or link.port == _CLAIM_PORT:
             raise UsageError(
                 f"{words} needs a port below {FIRST_EPHEMERAL_PORT} that Fencepost does not use "

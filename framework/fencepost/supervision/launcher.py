@@ -79,9 +79,13 @@ class Launcher:
 
     def __init__(self, log: Path, inherited: Sequence[int] = ()) -> None:
         """Starts the supervisor; `inherited` descriptors stay open as long as any child runs."""
+        # Packets keep their bounds, so a request is read whole or not at all, and a descriptor
+        # travels with the packet that it belongs to.
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
             owners = ",".join(map(str, _owners(os.environ)))
+            # By path and without site packages: no `.pth` file and no variable such as PYTHONPATH
+            # can slow down or break the one program on which the end of all others depends.
             argv = [sys.executable, "-I", "-S", supervisor.__file__, owners]
             self._process = subprocess.Popen(
                 [*argv, *map(str, inherited)],
@@ -89,6 +93,8 @@ class Launcher:
                 stdout=output,
                 stderr=output,
                 pass_fds=inherited,
+                # A Ctrl-C in the terminal reaches the harness alone, which then ends the run in
+                # order.
                 start_new_session=True,
             )
         self._readable = select.poll()
@@ -114,6 +120,8 @@ class Launcher:
 
         Raises EnvironmentFailed when its program cannot be started.
         """
+        # A name may be used again once its process has ended. `wait` would find the earlier end
+        # otherwise.
         self._ended.pop(child.name, None)
         child.folder.mkdir(parents=True, exist_ok=True)
         for name, text in child.files.items():
@@ -134,6 +142,8 @@ class Launcher:
             child.stdin,
         )
         if "error" in answer:
+            # The program may well have its execute bit, on a file system that is mounted noexec.
+            # "Permission denied" alone would send its user to the rights of the file.
             denied = answer.get("errno") == errno.EACCES
             why = if_noexec(Path(child.argv[0])) if denied else ""
             raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}{why}")
@@ -152,6 +162,8 @@ class Launcher:
     def kill_soon(self, name: str) -> None:
         """Sends SIGKILL without waiting for an answer; the only call that any thread may make."""
         self._send(
+            # The answer carries the id 0, which `_ask` never uses, so whoever receives it passes it
+            # over.
             {"id": _NO_ANSWER_WANTED, "do": "signal", "name": name, "signal": signal.SIGKILL}
         )
 
@@ -160,6 +172,8 @@ class Launcher:
 
         `exits` yields that end as well.
         """
+        # Each packet that is received may be an end of another child, or a late answer: so the
+        # limit is one time for all of them.
         deadline = now_ns() + int(limit_s * SECOND)
         while name not in self._ended:
             left = deadline - now_ns()
@@ -188,6 +202,8 @@ class Launcher:
 
     def _ask(self, request: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
         self._last_id += 1
+        # Answers are matched by number: the answer to a request that took too long may still come,
+        # and must not be taken for that of the next one.
         asked = self._last_id
         self._send({"id": asked, **request}, descriptor)
         deadline = now_ns() + int(ANSWER_LIMIT_S * SECOND)
@@ -202,6 +218,8 @@ class Launcher:
         with self._sending:
             try:
                 attached = [] if descriptor is None else [descriptor]
+                # A supervisor that is stopped takes nothing. Without MSG_DONTWAIT the harness would
+                # hang with it, as soon as the socket's buffer is full.
                 socket.send_fds(self._socket, [packet], attached, socket.MSG_DONTWAIT)
             except BlockingIOError as full:
                 raise EnvironmentFailed("the supervisor is stopped: it takes no request") from full
@@ -220,6 +238,8 @@ class Launcher:
             raise self._gone()
         message: dict[str, Any] = json.loads(packet)
         if "exited" in message:
+            # An end may arrive in the middle of any call, also of one that waits for an answer. It
+            # is kept twice: `exits` reports each end once, and `wait` may ask for it later.
             seen = Exit(message["exited"], message["code"], message["signal"], message["at_ns"])
             self._exits.append(seen)
             self._ended[seen.name] = seen
@@ -237,6 +257,8 @@ class Launcher:
 def _owners(environment: Mapping[str, str]) -> Sequence[int]:
     """This process and, for a pytest-xdist worker, the one that started it, which may end first."""
     if "PYTEST_XDIST_WORKER" in environment:
+        # A worker of pytest-xdist may go on for many seconds after its session was killed, with a
+        # run that nobody waits for.
         return os.getpid(), os.getppid()
     return (os.getpid(),)
 
@@ -247,6 +269,7 @@ def state_of(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+    # The name in brackets may itself contain brackets and spaces.
     return stat.rpartition(")")[2].split()[0]
 
 
@@ -275,6 +298,7 @@ def tail(log: Path, lines: int = _LAST_LINES) -> str:
     log."""
     try:
         with log.open("rb") as file:
+            # Only the end is read: a node that logs every request has written gigabytes.
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")

@@ -160,6 +160,7 @@ class Supervisor:
         self._pid = os.getpid()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
         # A template's children become this program's when the process between them ends.
+        # Without this they would become children of process 1: nobody would report their end.
         self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def run(self, owner_pids: list[int]) -> None:
@@ -170,23 +171,32 @@ class Supervisor:
                 self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, None)
         except ProcessLookupError:
             return
+        # The owner may have ended before this program looked at it. Its id may even be that of
+        # another process by then, for whose end this program would wait.
         if os.getppid() != owner_pids[0]:
             return
         self._waiting.register(self._owner, selectors.EVENT_READ, None)
         while True:
             for key, _ in self._waiting.select():
+                # A child's descriptor carries the child's name. The others are the socket and the
+                # owners' own.
                 if isinstance(key.data, str):
                     self._report_exit(key.data, key.fd)
+                # An owner's process has ended, or its end of the socket is closed: both end the
+                # run.
                 elif key.fileobj is not self._owner or not self._serve():
                     return
 
     def end_all(self) -> None:
         """Sends SIGKILL to every child's process group; waits a bounded time until each is gone."""
+        # Templates first, so that none forks another child while the children are being killed.
         for template in self._templates.values():
             template.end()
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
+        # All have the signal by then, so one limit for all of them is enough. A process that is in
+        # the kernel and cannot be interrupted must not keep this program alive.
         deadline = time.monotonic() + _LAST_WAIT_S
         for child in self._children.values():
             with suppress(subprocess.TimeoutExpired):
@@ -207,6 +217,9 @@ class Supervisor:
             else:
                 answer = self._signal(request["name"], request["signal"])
         finally:
+            # The child has a copy of its own. One that stayed open here would keep a client's input
+            # open after the harness has closed its end, and the client would never be asked to
+            # finish.
             for descriptor in descriptors:
                 os.close(descriptor)
         self._send({"id": request["id"], **answer})
@@ -215,6 +228,8 @@ class Supervisor:
     def _start(self, request: dict[str, Any], stdin: int | None) -> dict[str, Any]:
         if request["name"] in self._children:
             return {"error": "a process of that name is running"}
+        # Taken before the process exists, so that `process.spawned` comes before all events of the
+        # process itself. Taken afterwards, a quick program would have written first.
         before_ns = time.monotonic_ns()
         try:
             with open(request["log"], "ab", buffering=0) as log:
@@ -228,6 +243,9 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as failed:
             return {"error": str(failed), "errno": getattr(failed, "errno", None)}
         self._children[request["name"]] = child
+        # A descriptor of the process, not SIGCHLD: it names which process ended, and no signal
+        # interrupts this program. Until `_report_exit` waits for the child, its id cannot be given
+        # to another process.
         self._waiting.register(os.pidfd_open(child.pid), selectors.EVENT_READ, request["name"])
         return {"pid": child.pid, "at_ns": before_ns}
 
@@ -257,6 +275,8 @@ class Supervisor:
         if not request["preload"]:
             return None
         python, _, module, *_ = request["argv"]
+        # A fork cannot lose the variables that its template inherited. So a client, which inherits,
+        # and a node, which does not, need two templates of one module.
         which = python, module, request["inherits"]
         template = self._templates.get(which)
         if template is None:
@@ -272,6 +292,9 @@ class Supervisor:
             except OSError as failed:
                 # It ended, or a late answer of it would be taken for the next child's.
                 self._templates.pop(which).end()
+                # It ended: the child is executed instead, which loses time only. Any other failure
+                # is an answer that did not come, so whether a child exists is unknown: executing a
+                # second one could start it twice.
                 if isinstance(failed, ConnectionError):
                     return None
                 raise
@@ -279,6 +302,8 @@ class Supervisor:
     def _tie_to_me(self) -> None:
         """Runs in the child: makes it die with the supervisor, which may have died already."""
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        # Between the fork and the call the supervisor may have died. The kernel sends nothing for a
+        # death that was earlier, so it is asked who the parent is.
         if os.getppid() != self._pid:
             os._exit(1)
 
@@ -297,6 +322,7 @@ class Supervisor:
         code = self._children.pop(name).wait()
         self._waiting.unregister(pidfd)
         os.close(pidfd)
+        # `Popen` gives an end by signal 9 as -9.
         killed_by = -code if code < 0 else 0
         self._send({"exited": name, "code": max(code, 0), "signal": killed_by, "at_ns": at_ns})
 
@@ -315,6 +341,7 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         # children must not inherit the owner's ignored signals
         signal.signal(number, signal.SIG_DFL)
+    # The socket moves away from descriptor 0, so that no child inherits it as its standard input.
     owner = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

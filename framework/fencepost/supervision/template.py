@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> None:
     asked = socket.socket(fileno=os.dup(0))
     program = f"{module}.__main__" if _is_package(module) else module
     importlib.import_module(program)
+    # A fork has only the thread that forks. A lock that another thread held would stay locked in
+    # the copy for ever.
     if threading.active_count() > 1:
         print(f"{program} cannot be a template: importing it started a thread", file=sys.stderr)
         os._exit(1)  # an ordinary end would wait for that thread
@@ -57,6 +59,8 @@ def main(arguments: list[str]) -> None:
     request = _next_copy(asked)
     if request is None:
         return
+    # From here on this is the copy. Its id is sent only once the supervisor is its parent: the
+    # supervisor opens a descriptor of that id, and waits for it.
     _adopted_by(supervisor)
     _take_on(request)
     asked.send(json.dumps({"pid": os.getpid()}).encode())
@@ -81,11 +85,17 @@ def _next_copy(asked: socket.socket) -> dict[str, Any] | None:
             return None
         if not packet:
             return None
+        # Two forks: the process between the template and the copy ends at once, and an orphan
+        # becomes the child of the nearest ancestor that has asked for orphans, which is the
+        # supervisor. With one fork the copy would be the template's child: only the template could
+        # wait for it, and the copy would die with the template instead of with the supervisor.
         between = os.fork()
         if between == 0:
             # The copy's parent has to end: then the kernel makes the copy the supervisor's child.
             if os.fork():
                 os._exit(0)
+            # What `Popen` does for a child that is executed: a session of its own, standard input
+            # and log at descriptors 0 to 2, nothing else open.
             os.setsid()
             for number, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, number)
@@ -96,6 +106,7 @@ def _next_copy(asked: socket.socket) -> dict[str, Any] | None:
             return request
         for descriptor in descriptors:
             os.close(descriptor)
+        # Else it would stay a zombie, one for each child that was started.
         os.waitpid(between, 0)
 
 
@@ -104,6 +115,9 @@ def _adopted_by(supervisor: int) -> None:
     parent = os.getppid()
     if parent != supervisor:
         with suppress(ProcessLookupError):
+            # The process between has not ended yet. A descriptor of it tells when, without asking
+            # again and again. If it has ended already, there is no such process, and the parent has
+            # changed.
             ended = os.pidfd_open(parent)
             select.select([ended], [], [])
             os.close(ended)
