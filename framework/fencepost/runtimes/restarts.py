@@ -45,9 +45,11 @@ class Restarts:
         run goes on. `rivalled`: two processes had its id, and the slot stays as it is."""
         if rivalled and self.active:
             return True
+        # Only the last three are kept: if the first of them is within the minute, all are.
         crashes = self._crashes.setdefault(slot.name, deque(maxlen=MOST_CRASHES))
         crashes.append(at_ns)
         often = len(crashes) == MOST_CRASHES and at_ns - crashes[0] <= WITHIN_NS
+        # A crash before the cluster was ready counts, too, but ends the run at once.
         if not self.active or often:
             return False
         self._due_ns[slot.name] = at_ns + RESTART_NS

@@ -40,6 +40,8 @@ class HostBackend:
         self._folder = folder
         self._finish = ExitStack()
         try:
+            # In this order, and undone in the opposite one: the numbers of a run are free again
+            # only after every process that has one of its addresses is gone.
             claimed = claim()
             self._finish.callback(claimed.close)
             self.addresses = Addresses(claimed.run)
@@ -59,6 +61,7 @@ class HostBackend:
         def past(links: Sequence[Link]) -> Mapping[Link, int]:
             sources = {link.source: living(link.source) for link in links}
             pids = {slot: process.pid for slot, process in sources.items() if process}
+            # `upstream` is the target's own address, which only its toxiproxies are to dial.
             return direct({link: self.toxiproxies.upstream(link) for link in links}, pids)
 
         return HostProber(system, self.toxiproxies.listen, past)

@@ -51,6 +51,7 @@ class ParsedLog:
 
     def take(self, come: bytes) -> None:
         """Takes the next bytes of the stream; an unfinished line waits for its end."""
+        # A read may end in the middle of a line, or of a character of more than one byte.
         *whole, self._rest = (self._rest + come).split(_LINE_END)
         for line in whole:
             self._lines += 1
@@ -60,6 +61,8 @@ class ParsedLog:
     def _parse(self, line: str) -> None:
         try:
             for parsed in self._log_parser.parse(line):
+                # Most logs have wall-clock times. Converted as they are read, soon after they were
+                # written, they are exact unless the wall clock was set in between.
                 at_ns = from_wall_ns(parsed.at_ns) if parsed.wall else parsed.at_ns
                 self._recorder.record(parsed.body, at_ns=at_ns)
         except FencepostError:  # the disk does not take the event
@@ -109,6 +112,7 @@ class ParsedLogs:
 
     def follow(self, log: Path, parsed: ParsedLog) -> None:
         """Follows an existing log from its beginning."""
+        # The watch is set before the first read, so what is written between the two is noticed.
         watch = self._notify.add_watch(log, flags.MODIFY)
         self._followed[watch] = log, 0, parsed
         self._read(watch)
@@ -130,6 +134,8 @@ class ParsedLogs:
 
     def _read(self, watch: int) -> None:
         log, offset, parsed = self._followed[watch]
+        # To its end, however many notices there were: one read may be the answer to several of
+        # them.
         with log.open("rb", buffering=0) as file:
             file.seek(offset)
             come = file.readall()

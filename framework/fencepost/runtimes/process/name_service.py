@@ -52,7 +52,9 @@ def resolving(
         return replace(command, files=files)
     environment = dict(command.environment)
     given = environment.get("JAVA_TOOL_OPTIONS")
+    # For every program, since a script may start a JVM; other programs do not read it.
     environment["JAVA_TOOL_OPTIONS"] = " ".join(filter(None, (given, _JAVA_OPTION)))
+    # A JVM resolves names by itself: its own option is enough, and the library is not needed.
     if Path(command.argv[0]).name != "java":
         if not installed():
             raise EnvironmentFailed(

@@ -95,8 +95,10 @@ class Processes:
         tracked = self._tracked[process.name]
         if tracked.exit is not None:
             return Receipt(False, f"{tracked} is not alive: it {tracked.exit}")
+        # Before the signal is sent: the end may be reported while the answer is still on its way.
         tracked.expected |= what in _ENDING
         began = now_ns()
+        # It ended between the check and the signal; the wait takes in how.
         if not self._launcher.signal(process.name, Signals[what.value]):
             self._launcher.wait(process.name, EXIT_LIMIT_S)
             return Receipt(False, f"{tracked} had just ended by itself")
@@ -108,6 +110,8 @@ class Processes:
             return Receipt(True, f"{tracked} {exit_} within {took_ms:.1f} ms")
         if what in (Signal.STOP, Signal.CONT):
             return self._stop_or_go(tracked, what is Signal.STOP)
+        # The kernel keeps SIGTERM for a stopped process until it goes on. Nothing has happened so
+        # far.
         if tracked.stopped:
             return Receipt(False, f"{what} is pending: {tracked} is stopped")
         return Receipt(True, f"{what} was delivered to {tracked}, which was alive")
@@ -116,6 +120,7 @@ class Processes:
         """Ends every process that is left, in bounded time."""
         left = [tracked for tracked in self._tracked.values() if tracked.exit is None]
         for tracked in left:
+            # All are killed before any is waited for: the limits would add up otherwise.
             tracked.expected = True
             self._launcher.kill_soon(tracked.process.name)
         for tracked in left:
@@ -136,15 +141,19 @@ class Processes:
             yield [tracked.process for tracked in stopped]
         finally:
             for tracked in stopped:
+                # `stopped_ns` is set anew here: from this moment the process stands still again.
                 self.signal(tracked.process, Signal.STOP)
 
     def _stop_or_go(self, tracked: Tracked, stop: bool) -> Receipt:
         name = tracked.process.name
+        # A signal is delivered before the process stands still: it may finish a system call first.
+        # What counts is the state of the process in the kernel.
         reached = poll(lambda: (self._launcher.state(name) == _STOPPED) is stop, STATE_LIMIT_S)
         state = self._launcher.state(name)
         if stop and not tracked.stopped:
             tracked.stopped_ns = now_ns()
         tracked.stopped = state == _STOPPED
+        # A process that is gone is in no state T either, and has not been resumed.
         return Receipt(reached and bool(state), f"{tracked} is in state {state or 'gone'}")
 
 

@@ -130,11 +130,16 @@ class ProcessRuntime:
         subject, folder, layout, finish = self._subject, self._folder, self._layout, self._finish
         own_events = folder.events_of(HARNESS)
         info = info_of(folder.run, subject, backend.runtime, now_ns(), tools=backend.tools)
+        # Written before anything is started: a run that dies while it starts has a folder that says
+        # what it was.
         folder.write_info(info)
+        # Everything below is closed in the opposite order, by `finish`. The recorder comes first,
+        # since the harness records what ends while the rest is closed.
         self._recorder = Recorder.open(own_events, folder.run, HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
         name = subject.system.name
         self.record(RunStarted(system=name, runtime=backend.runtime, seed=subject.seed))
+        # The harness's own events are applied when they are recorded, not when they are read back.
         self._feed = Feed(folder.events, self._codec, own_events)
         finish.callback(self._feed.close)
         self._parsed_logs = ParsedLogs()
@@ -145,6 +150,8 @@ class ProcessRuntime:
         self._processes = Processes(self._launcher)
         self.effects = Effects(layout)
         self._links = Links(layout, self._backend.toxiproxies)
+        # The toxiproxies start side by side here, and are waited for by `open` when a slot needs
+        # its links. A duplicate or a spare may never start, so it has none before it does.
         self._links.begin(slot for slot in layout.slots if not slot.duplicate and not slot.spare)
         self._network = Network(
             layout,
@@ -155,6 +162,8 @@ class ProcessRuntime:
         )
         self._watch = LinkWatch(self._links, self._network.silent, now_ns())
         self._waiting = finish.enter_context(selectors.DefaultSelector())
+        # All that can happen has a descriptor: events files that grow, logs that grow, ends of
+        # processes.
         self._waiting.register(self._feed.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._parsed_logs.fileno(), selectors.EVENT_READ)
         self._waiting.register(self._launcher.fileno(), selectors.EVENT_READ)
@@ -226,14 +235,22 @@ class ProcessRuntime:
         woke_ns = now_ns()
         while True:
             self._check_parsers()
+            # Pending events were applied before this: if a condition came true and then a process
+            # died, the wait has succeeded. The error is not removed, so each later wait raises it
+            # too, until `start` has put another process into the slot.
             if self._dead:
                 raise next(iter(self._dead.values()))
             if (left := deadline_ns - now_ns()) <= 0:
                 return None
+            # A wait ends at the next start that is due, at the deadline, or by an event, whichever
+            # is first.
             due_ns = self._restarts.next_ns(deadline_ns)
             woke_ns = self._wait(max(0, min(left, due_ns - now_ns())) / SECOND, woke_ns)
             for name in self._restarts.due(woke_ns):
                 self.start(self._layout.slot(name))
+            # One event at a time, and no further than the deciding one. What is still pending
+            # belongs to the next wait: a condition that is true for one event only must not be
+            # passed over.
             while self._pending:
                 event = self._pending.popleft()
                 self._view.apply(event)
@@ -270,6 +287,8 @@ class ProcessRuntime:
         occupant = self._processes.living(slot.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
+        # Written down before it happens, like each act of a fault: `fault.injected` says what was
+        # done.
         self.effects.started(slot)
         place = self.place(slot)
         command = resolving(self._launchable.command(place, self._subject.shape), place)
@@ -284,6 +303,8 @@ class ProcessRuntime:
             preload=command.preload,
             inherits=False,
         )
+        # A slot's links exist before its process, which would dial nothing otherwise, and might
+        # give up.
         self._links.open([slot])
         self._dead.pop(slot.name, None)
         self._restarts.started(slot)
@@ -302,6 +323,7 @@ class ProcessRuntime:
         """See `Processes.signal`."""
         self.effects.signalled(process.slot, what)
         receipt = self._processes.signal(process, what)
+        # Only a signal that was delivered: the promise to end in time begins here.
         if receipt.true and what in ORDERLY:
             self._record(ProcessAsked(asked=process.name, signal=what))
         self._take_in()
@@ -356,7 +378,10 @@ class ProcessRuntime:
         process = f"{name}#{self._starts[name]}"
         where, bootstrap = (self._folder, self._layout, self._backend.addresses), self.bootstrap
         config = write_worker_config(*where, process, spec, bootstrap=bootstrap)
+        # Only the worker has the reading end once `theirs` is closed. So a command to a worker that
+        # has ended fails at once, and the end of `ours` is the end of its input.
         theirs, ours = os.pipe()
+        # A worker that reads no commands must not stop the harness.
         os.set_blocking(ours, False)
         try:
             argv = [*program.argv, os.fspath(config)]
@@ -427,10 +452,15 @@ class ProcessRuntime:
         if self._closed:
             return
         self._closed = True
+        # The steps of the end, in this order: ends that nobody asked for are taken in; the links
+        # are checked while the nodes that use them still run; clients finish; then everything is
+        # killed, and each end from there on is expected. A node that dies while its links are
+        # probed has died unexpectedly, and the links have not failed.
         with self._finish:
             try:
                 self._take_in()
                 self._apply_pending()
+                # A run that failed is not checked: the links of dead nodes carry no answer.
                 if completed and not self._dead:
                     ready = not self._subject.system.missing(self._view, self._layout)
                     for failed in self._watch.at_end(now_ns(), ready, self._lives):
@@ -442,6 +472,8 @@ class ProcessRuntime:
                 self._take_in()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
+            # The last event is recorded also where the supervisor is gone: without `run.ended`, a
+            # reader could not tell a run that was cut short from one that goes on.
             why = next(map(str, self._dead.values()), "")
             self._record(RunEnded(completed=completed and not why, reason=why))
             self._apply_pending()
@@ -466,6 +498,8 @@ class ProcessRuntime:
         wanted_s = min(limit_s, BEAT_S)
         self._waiting.select(wanted_s)
         woke_ns = now_ns()
+        # The harness is not slower than its machine: if it was woken late, the nodes may have stood
+        # still as well, and bounds in time are judged with this in mind.
         late_ns = woke_ns - since_ns - int(wanted_s * SECOND)
         if late_ns > STALL_NS:
             self._record(Stalled(stalled_ns=late_ns))
@@ -492,6 +526,8 @@ class ProcessRuntime:
                 self._clean_exits.add(event.process)
 
     def _note_end(self, end: Exit) -> None:
+        # A toxiproxy that was replaced is no longer among them. Any other one ends the run at the
+        # next wait.
         if end.name in self._links.processes:
             log = self._folder.log_of(end.name)
             self._dead[end.name] = failed_with(f"{end.name} {end}, but should be running", log)
@@ -518,14 +554,18 @@ class ProcessRuntime:
             return
         if slot.role == CLIENT:
             self._record(ClientFailed(error=f"{end.name} {end}", fatal=True))
+            # `may_die` excuses a crash of the client's library, which is a signal. An exit code is
+            # the worker's own, and means that its program is wrong.
             if end.name not in self._may_die or not end.signal:
                 self._dead[end.name] = died(tracked)
+        # A machine that lacks space would end the next process as well, so none is started.
         elif lacked or not self._restarts.crashed(slot, end.at_ns, rivalled=self._shares_id(slot)):
             why = f"{self._restarts.why_not(slot.name)}{because(lacked, '; ')}"
             self._dead[slot.name] = died(tracked, why)
 
     def _lacked(self, slot: Slot) -> str:
         """What a process in this slot lacked of the machine; empty: nothing is known."""
+        # A disk may be a mount of its own.
         full = if_full(self._folder.path) or if_full(self._folder.data_of(slot.name))
         return full.removeprefix("; ")
 
@@ -538,7 +578,11 @@ class ProcessRuntime:
     def _died(self, tracked: Tracked, end: Exit) -> bool:
         """Whether this end was not asked for, and the process did not end in order."""
         slot, in_order = tracked.process.slot, end.name in self._clean_exits
+        # In order: with its own last event (`node.stopped`), and code 0. A process that exits with
+        # 0 and without that event counts as one that crashed.
         chose = _is_done(tracked, end) or (end.code == 0 and in_order)
+        # Where two processes have one id, a system may refuse it to either, with any code, if it
+        # says so.
         refused = in_order and self._shares_id(slot)
         return not (tracked.expected or (end.signal == 0 and (chose or refused)))
 
@@ -560,6 +604,8 @@ class ProcessRuntime:
         """Changes links while no process at their ends is stopped; then notes which have ended."""
         self._take_in()
         from_ns = now_ns()
+        # A stopped node answers no probe, and one that takes no data may hang its peers'
+        # toxiproxies.
         with self._processes.resumed(slots) as resumed:
             receipt = change()
         self._take_in()

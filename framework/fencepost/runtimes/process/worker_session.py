@@ -73,6 +73,8 @@ class WorkerSession:
         worker has ended or does not read.
         """
         line = json.dumps(command).encode() + b"\n"
+        # A pipe takes up to 4096 bytes (PIPE_BUF) whole or not at all. A longer line might be taken
+        # in part, and the worker would read half a command.
         if len(line) > _LONGEST_COMMAND or self._commands < 0:
             why = "was asked to stop" if self._commands < 0 else "takes commands of 4 kB at most"
             raise UsageError(f"{self.process} {why}")
