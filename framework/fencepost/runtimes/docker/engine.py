@@ -108,6 +108,7 @@ class Stream:
     ) -> None:
         self._held = held
         self._socket: socket.socket = held._sock
+        # A node may write nothing for minutes.
         self._socket.settimeout(None)
         self._stdout, self._stderr, self._ended = stdout, stderr, ended
         self._thread = Thread(target=self._follow, daemon=True)
@@ -125,6 +126,8 @@ class Stream:
     def close(self, patience_s: float = 0) -> None:
         """Stops following, once the container has ended or the limit has passed; may be called
         twice."""
+        # With patience, the container's last output still comes; the shutdown then ends a read that
+        # waits.
         self._thread.join(patience_s)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -132,6 +135,8 @@ class Stream:
         self._held._response.close()  # closing it also closes what depends on it
 
     def _follow(self) -> None:
+        # Both streams come through one socket, in frames: one byte for the stream, three of zeros,
+        # and the length in four bytes, big-endian.
         while (head := self._exactly(_FRAME.size)) is not None:
             which, size = _FRAME.unpack(head)
             data = self._exactly(size)
@@ -216,6 +221,8 @@ class Engine:
             pid_mode=shared,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
+            # Output goes over the attached stream alone. The engine would keep a second copy of it
+            # otherwise.
             log_config={"Type": "none"},
             mounts=[Mount(wanted.folder, wanted.volume)],
             extra_hosts=dict(network.hosts) if network else None,
@@ -235,6 +242,8 @@ class Engine:
                 host_config=host,
                 networking_config=place,
                 ports=list(network.published) if network else None,
+                # A container that shares another one's network has that one's host name; the engine
+                # refuses both.
                 hostname=None if shared else wanted.name,
                 stdin_open=wanted.takes_input,
                 working_dir=wanted.work_dir or None,
@@ -291,6 +300,8 @@ class Engine:
         except NotFound:
             return
         except APIError as refused:
+            # Another run's cleaning may have chosen the same leftover. It is being removed, which
+            # is all that is wanted.
             if "in progress" not in str(refused):
                 raise _refusal(f"remove {left}", refused) from refused
         except (DockerException, RequestException) as failed:
@@ -326,6 +337,8 @@ class Engine:
             except EnvironmentFailed as failed:
                 failures.append(failed)
 
+        # In the order of use: a container joins its pod, and both use volume and network, which the
+        # engine does not remove while they are in use.
         for kind in ("container", "pod", "volume", "network"):
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(remove, [left for left in gone if left.kind == kind]))
@@ -382,6 +395,7 @@ def check_client(version: str) -> None:
 def places(environment: Mapping[str, str]) -> Iterator[str]:
     """The addresses to try; only the named one if one is named."""
     named = environment.get("DOCKER_HOST") or environment.get("CONTAINER_HOST")
+    # A named engine is the only one that is tried: another one would hide that it does not answer.
     if named:
         host = urlsplit(named).hostname or ""
         local = named.startswith("unix://") or host == "localhost" or host.startswith("127.")
@@ -428,6 +442,8 @@ def owner() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
     me = os.getpid()
+    # Process ids are used again, also after a reboot, and are different in each namespace. With the
+    # boot, the namespace and the start, no later process is taken for this one.
     return "/".join([socket.gethostname(), boot, namespace, str(me), _started(me)])
 
 
@@ -437,6 +453,8 @@ def is_gone(name: str) -> bool:
         return False
     host, boot, namespace, process, started = name.split("/")
     my_host, my_boot, my_namespace = owner().split("/")[:3]
+    # An engine may serve several hosts or namespaces. Whether an owner there lives cannot be seen
+    # from here, and a live run's containers must never be removed.
     if host != my_host or (boot == my_boot and namespace != my_namespace):
         return False
     return boot != my_boot or _started(int(process)) != started
@@ -448,6 +466,7 @@ def _started(process: int) -> str:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+    # Field 22 of `stat` in all; these begin behind the name, at field 3.
     return "" if fields[0] in "ZX" else fields[19]
 
 

@@ -129,10 +129,14 @@ class _Ends:
     def fileno(self) -> int:
         return self._bell
 
+    # Called by the threads of streams; `wait`, `take` and `close` by the harness's one thread. The
+    # bell makes an end visible to its selector, which knows descriptors only.
     def note(self, end: Exit) -> None:
         with self._changed:
             self._known[end.name] = end
             self._new.append(end)
+            # After `close` a stream's thread may still report an end: the bell's number may belong
+            # to another file by then.
             if self._bell >= 0:
                 os.eventfd_write(self._bell, 1)
             self._changed.notify_all()
@@ -155,6 +159,8 @@ class _Ends:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._bell)
             if self._lost is not None:
+                # Once: the run ends with this error, and its teardown still needs the ends that
+                # follow.
                 lost, self._lost = self._lost, None
                 raise lost
             seen = list(self._new)
@@ -179,6 +185,8 @@ class _Output:
         self._rest = b""
 
     def event(self, data: bytes) -> None:
+        # Only whole lines are written, so an events file never ends in the middle of an event, and
+        # the feed that follows it needs no case for that.
         whole, end, self._rest = (self._rest + data).rpartition(b"\n")
         if end:
             self._append(self._events, whole + end)
@@ -235,6 +243,8 @@ class ContainerLauncher:
         if slot is None or slot.role == CLIENT:
             return self._here.start(child)
         pod = self._pods.of(slot)
+        # Before the program starts, in the pod's volume: no folder of this host is mounted in a
+        # container.
         pod.ask("write", folder=os.fspath(child.folder), files=dict(child.files))
         container = self._engine.create(
             Container(
@@ -256,6 +266,8 @@ class ContainerLauncher:
             self._ends.note(_exit(child.name, self._engine, container, at_ns))
 
         child.log.touch()
+        # Attached before the start: what a program writes in its first milliseconds would be lost
+        # otherwise.
         stream = self._engine.attach(container, output.event, output.log, ended)
         self._streams[child.name] = stream
         self._containers[child.name] = container, slot
@@ -299,6 +311,8 @@ class ContainerLauncher:
 
     def exits(self) -> list[Exit]:
         """See `Launching.exits`."""
+        # Two sources: workers on this host and nodes in containers. Merged, they are in one order
+        # of time.
         return sorted([*self._here.exits(), *self._ends.take()], key=lambda end: end.at_ns)
 
     def close(self) -> None:
@@ -311,6 +325,8 @@ class ContainerLauncher:
 def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
     """How a container ended whose streams have ended."""
     try:
+        # Asked once the streams have ended: by then everything that the process wrote is in its
+        # files, as `Launching.exits` promises.
         code = engine.exit_code(container)
     except EnvironmentFailed:  # another call removed it, as at the end of every run
         return Exit(name, 0, signal.SIGKILL, at_ns)
@@ -336,6 +352,8 @@ class DockerHost:
                 _check_image(self._engine, name)
             with suppress(EnvironmentFailed):  # if it conflicts, a later call reports it
                 self._engine.clear(lambda left: left.abandoned)
+            # The network is named and numbered by the claim, so two runs on this host never ask the
+            # engine for one subnet at the same time.
             claimed = _claim_network(self._engine)
             self._finish.callback(claimed.close)
             self._prefix = _prefix(claimed.run)
@@ -380,6 +398,8 @@ class DockerHost:
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Backend.copy_disk`."""
         pod = self.toxiproxies.of(target)
+        # Packed before the target is wiped: the source may not answer, and the target's disk stays
+        # then.
         packed = None if source is None else self.toxiproxies.of(source).pack()
         pod.ask("wipe", folder=DATA)
         if packed is not None:
@@ -391,6 +411,8 @@ class DockerHost:
         disk = _unpacked(pod.pack())
         chosen = [disk[path] for path in torn_files(disk, files)]
         damaged = [one for one in chosen if torn(one[1], last_bytes) != one[1]]
+        # Only the files that change are written back, over the old ones; the disk has no process
+        # meanwhile.
         pod.unpack(_packed((entry, torn(data, last_bytes)) for entry, data in damaged))
         return [entry.name for entry, _ in damaged]
 
@@ -400,6 +422,7 @@ class DockerHost:
             return
         self._closed = True
         with self._finish:
+            # The volumes go with the pods. Rules that read disks read the run's folder.
             self.toxiproxies.save()
 
     def _is_ours(self, left: Leftover) -> bool:

@@ -58,6 +58,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._toxiproxy = 0
+        # mkdtemp makes a folder that only this user can enter.
         self._socket = Path(tempfile.mkdtemp()) / "toxiproxy"
 
     def serve(self) -> None:
@@ -81,7 +82,12 @@ class Agent:
     def reap(self, *_: object) -> None:
         """Reaps every process that has ended, also those that the agent did not start."""
         with suppress(ChildProcessError):
+            # The first process of a process namespace inherits every orphan in it, and has to wait
+            # for each. One SIGCHLD may stand for several ends, so it waits until none is left.
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                # Links without a toxiproxy would carry nothing, and no fault explains that: the pod
+                # ends, and the harness reports it. A toxiproxy that `do_proxy` kills is no longer
+                # `_toxiproxy`.
                 if ended[0] == self._toxiproxy:
                     code = os.waitstatus_to_exitcode(ended[1])
                     print(f"toxiproxy ended with exit code {code}", file=sys.stderr, flush=True)
@@ -91,9 +97,12 @@ class Agent:
         if self._toxiproxy:
             old, self._toxiproxy = self._toxiproxy, 0
             os.kill(old, signal.SIGKILL)
+            # `reap` waits for it meanwhile. The ports of its links are free once it is gone.
             _await(lambda: not Path(f"/proc/{old}").exists())
         self._socket.unlink(missing_ok=True)
         argv = [PROGRAM, "-socket", str(self._socket)]
+        # Its output would mix with the agent's answers on standard output otherwise, and it must
+        # not read the requests.
         to_log = [(os.POSIX_SPAWN_DUP2, 2, 1), (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         started = os.posix_spawnp(argv[0], argv, os.environ, file_actions=to_log)
         self._toxiproxy = started
@@ -163,6 +172,9 @@ class Agent:
             with suppress(OSError):
                 state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
                 environment = (folder / "environ").read_bytes().split(b"\0")
+                # A container that joins a namespace starts its first process from outside of it: in
+                # here its parent is 0. Children have the same environment, and the node's own id as
+                # parent.
                 if parent == "0" and wanted in environment:
                     return {"state": state}
         return {"state": ""}
@@ -193,6 +205,8 @@ class Agent:
                 with suppress(FileNotFoundError):  # removed meanwhile
                     entry = tar.gettarinfo(path, str(path.relative_to(folder)))
                     data = path.read_bytes() if entry.isreg() else b""
+                    # The length that was listed may be another one by now; tar needs the length of
+                    # what follows.
                     entry.size = len(data)
                     tar.addfile(entry, io.BytesIO(data))
         return {"tar": base64.b64encode(packed.getvalue()).decode()}

@@ -87,6 +87,8 @@ class Pod:
     def received(self, data: bytes) -> None:
         """Its agent wrote this."""
         *ends, rest = data.split(b"\n")
+        # Every element but the last ended with a line end. Parts are joined only once a line is
+        # whole: to add each part to a growing string would copy a packed disk thousands of times.
         for end in ends:
             self._answers.put(json.loads(b"".join([*self._unfinished, end])))
             self._unfinished.clear()
@@ -107,6 +109,8 @@ class Pod:
 
         Raises EnvironmentFailed if it is gone, is silent, or reports an error.
         """
+        # One request at a time, so the next answer is that of this request, or a late one of an
+        # earlier.
         with self._asking:
             self._last_id += 1
             line = json.dumps({"id": self._last_id, "do": do, **words}).encode() + b"\n"
@@ -123,6 +127,7 @@ class Pod:
                     raise self._lost(f"did not answer within {limit_s:g} s") from None
                 if answer is None:
                     raise self._lost("is gone")
+                # A request that took too long may still be answered. That answer is passed over.
                 if answer["id"] == self._last_id:
                     break
         if "error" in answer:
@@ -233,12 +238,15 @@ class Pods:
 
     def _start(self, process: str, slot: Slot) -> Pod:
         pod = self._pods.get(slot.name) or self._make(slot, process)
+        # From here on the pod's log is that of this toxiproxy, and its end is reported by this
+        # name.
         pod.toxiproxy, pod.log = process, self._folder.log_of(process)
         pod.ask("proxy")
         return pod
 
     def _make(self, slot: Slot, log: str) -> Pod:
         """Creates and starts a slot's pod; its agent answers once it is up."""
+        # The volume has the pod's name. It outlives every process of the slot, as a disk does.
         name = f"{self._prefix}-{slot.name}"
         self._engine.create_volume(name)
         hosts = {o.name: self._addresses.seen(slot, o) for o in self._layout.slots}
@@ -259,11 +267,14 @@ class Pods:
 
         def ended() -> None:
             pod.ended()
+            # At the end of a run every agent is told to end, and none of these ends is a failure.
             if not self._closing:
                 self._ended(pod.toxiproxy, container)
 
         stream = self._engine.attach(container, pod.received, pod.logged, ended)
         self._streams.append(stream)
+        # Before the start: the first request may follow at once, and the agent reads it when it is
+        # up.
         pod.opened(stream.send)
         self._engine.start(container)
         self._pods[slot.name] = pod
@@ -272,6 +283,8 @@ class Pods:
     def _published(self, slot: Slot) -> Mapping[int, End]:
         """Which of a pod's ports this host reaches, and at which addresses."""
         links = {
+            # On this host at the addresses of the process runtime, so client workers need no case
+            # for docker.
             port: (self._addresses.seen(slot, self._layout.slot(link.target)), link.port)
             for link, port in self._client_ports.items()
             if link.source == slot.name
@@ -298,6 +311,7 @@ class Pods:
         self._closing = True
         self._pool.shutdown(cancel_futures=True)
         for stream in self._streams:
+            # All inputs are closed first, then all ends awaited: the agents end side by side.
             stream.finish()
         for stream in self._streams:
             stream.close(_END_LIMIT_S)
@@ -320,6 +334,7 @@ class PodProber:
         def there(pod: Pod, links: list[Link]) -> Mapping[Link, ProbeAnswer]:
             ends = [(*self.pods.listen(link), *asked[link]) for link in links]
             longest = max(asked[link][0] for link in links)
+            # The answer comes after the slowest probe, so its patience is added to the limit.
             reply = pod.ask("probe", longest + _ANSWER_LIMIT_S, probe=name, ends=ends)
             if "absent" in reply:
                 raise UsageError(
