@@ -44,6 +44,8 @@ class LinkHold(Generic[C]):
 
     def take(self, connection: C, message: object) -> Waiting[C] | Literal["pass", "drop"]:
         """Decides on a message that has come: it passes, is dropped, or waits from now on."""
+        # Also a message that is not chosen waits if one waits before it in its connection: a link
+        # without overtaking keeps the order of TCP.
         blocked = not self.what.overtake and any(
             one.connection is connection for one in self._waiting
         )
@@ -52,8 +54,10 @@ class LinkHold(Generic[C]):
             if self.what.action == "drop":
                 self._add(HoldCounts(dropped=1))
                 return "drop"
+            # A chosen message waits for the release, or for the end of its delay.
             return self._wait(Waiting(connection, message, chosen=True, free=False))
         if blocked:
+            # It waits for nothing itself, and leaves as soon as no message before it stays.
             return self._wait(Waiting(connection, message, chosen=False, free=True))
         return "pass"
 
@@ -62,6 +66,8 @@ class LinkHold(Generic[C]):
         leaving: list[Waiting[C]] = []
         staying: list[Waiting[C]] = []
         for one in self._waiting:
+            # In the order of arrival: a message stays if one that stays is before it in its
+            # connection.
             blocked = any(other.connection is one.connection for other in staying)
             free = one.free and one.connection.open
             (leaving if free and (self.what.overtake or not blocked) else staying).append(one)
@@ -85,6 +91,8 @@ class LinkHold(Generic[C]):
         groups: dict[int, list[Waiting[C]]] = {}
         for one in ended:
             if one.chosen:
+                # By connection, since each group is redelivered over one new connection, in its
+                # order.
                 groups.setdefault(id(one.connection), []).append(one)
         if self.what.outlives:
             return list(groups.values())
@@ -108,6 +116,8 @@ class LinkHold(Generic[C]):
         """See `Runtime.held`."""
         chosen = [one for one in self._waiting if one.chosen]
         held = sum(one.connection.open for one in chosen)
+        # A hold without `outlives` drops a message when its connection ends. It is taken out only
+        # at the release, so until then it is counted here.
         ended = len(chosen) - held
         if self.what.outlives:
             return replace(self._counts, held=held, orphans=ended)
@@ -121,6 +131,8 @@ class LinkHold(Generic[C]):
         if not self.what.matches(frame):
             return False
         self._add(HoldCounts(matched=1))
+        # The count is of the link, not of a connection: clients reconnect, and "the second one"
+        # would come anew with each connection.
         return self.what.chooses(self._counts.matched)
 
     def _wait(self, one: Waiting[C]) -> Waiting[C]:

@@ -62,6 +62,9 @@ class Clock:
             rate, elapsed = self._rate, monotonic_ns - self._origin_ns
             whole, rest = elapsed // rate, elapsed % rate
             found_ns = self._origin_ns + whole * PER_BILLION
+            # Rounded up: at a wake-up the clock shows the deadline or later. Rounded down, the
+            # process would find that its deadline has not come, and set the same one again, for
+            # ever.
             found_ns += (rest * PER_BILLION + rate - 1) // rate
             self._found = monotonic_ns, found_ns
         return found_ns
@@ -120,6 +123,7 @@ class Machine:
     def run(self, program: SimulatedProcess) -> None:
         """The process begins."""
         self._program = program
+        # The first wake-up is the beginning of the program.
         self._do(program.wake)
 
     @property
@@ -216,7 +220,11 @@ class Machine:
         if not self.stopped:
             return
         stood_ns, self._stopped_ns = self._agenda.now_ns - self._stopped_ns, -1
+        # Recorded first, as a real process does that notices it: rules must know of the stall
+        # before they see what the process does late.
         self._record(self.process.name, Stalled(stalled_ns=stood_ns), None)
+        # The inputs come in their order, each as if it had just arrived. If the process ends by one
+        # of them, `_do` drops the rest.
         kept, self._kept = self._kept, []
         for action in kept:
             self._do(action)
@@ -225,6 +233,8 @@ class Machine:
     def end(self) -> None:
         """The process is gone; its connections break."""
         self.alive = False
+        # The kernel closes the connections of a dead process, so its peers learn of it, unless a
+        # cut keeps that from them.
         self._network.gone(self)
 
     # ------------------------------------------------------------------------------------- workings
@@ -233,6 +243,8 @@ class Machine:
         if not self.alive:
             return
         if self._stopped_ns >= 0:
+            # The network of a stopped process goes on: the kernel takes what arrives, and the
+            # program sees it later.
             self._kept.append(action)
             return
         try:
@@ -247,11 +259,14 @@ class Machine:
         """The process fails by an exception of its program; the run goes on."""
         if self.alive:
             self.end()
+            # The code of an internal error (EX_SOFTWARE). A bug of a program is a crash of its
+            # process, as it would be in reality, and no error of the simulator.
             self._exited(self, 70, _where(broken))
 
     def _arm(self) -> None:
         """Notes the process's deadline, and schedules a wake-up for it; an earlier one stays."""
         assert self._program is not None
+        # After each input, since only an input changes it.
         deadline_ns = self._program.deadline_ns()
         if deadline_ns is None:
             self._due_ns = None
@@ -261,7 +276,13 @@ class Machine:
 
     def _wake_at(self, due_ns: int) -> None:
         """Schedules a wake-up, in a later instant, unless there is an earlier one."""
+        # A deadline that is past is due in the next instant. In this one, a program that keeps it
+        # would be woken for ever without time passing.
         due_ns = max(due_ns, self._agenda.now_ns + 1)
+        # A later deadline needs none beside an earlier wake-up that is pending: that one finds, in
+        # `_woken`, that the deadline has moved, and schedules the next. With one for each deadline,
+        # every heartbeat left a wake-up with nothing to do: an eighth of all steps of a cluster at
+        # rest.
         if not self._wakes_ns or due_ns < self._wakes_ns[0]:
             heappush(self._wakes_ns, due_ns)
             self._agenda.at(due_ns, self._woken)
@@ -269,6 +290,7 @@ class Machine:
     def _woken(self) -> None:
         """A wake-up; the deadline may have moved since it was scheduled."""
         heappop(self._wakes_ns)
+        # This wake-up is lost on a stopped process; `go_on` schedules another.
         if not self.alive or self._stopped_ns >= 0 or self._due_ns is None:
             return
         assert self._program is not None

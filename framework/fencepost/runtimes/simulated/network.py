@@ -120,6 +120,8 @@ class SimulatedNetwork:
         self._dialled += 1
         one = _Connection(self._dialled, link, [dialler, None])
         self._connections[one.number] = one
+        # The number is returned at once. Whether anybody listens is known only when the connection
+        # arrives: until then what is sent is under way behind it.
         self._schedule(one, 1, 0, partial(self._connect, one, port))
         return one.number
 
@@ -169,8 +171,12 @@ class SimulatedNetwork:
             delay += max(0, state.latency_ms * MS + jitter)
             if state.rate_kb:
                 takes_ns = size * SECOND // (state.rate_kb * KILOBYTE)
+                # A link with a rate passes on one message after another: each begins when the one
+                # before it has left, so a large message delays all those behind it.
                 one.sent[side] = max(one.sent[side], self._agenda.now_ns) + takes_ns
                 delay += one.sent[side] - self._agenda.now_ns
+        # Never before the message that was sent before: a connection keeps its order, whatever was
+        # drawn.
         at = max(one.last[side] + 1, self._agenda.now_ns + delay)
         one.last[side] = at
         self._agenda.at(at, action)
@@ -180,12 +186,17 @@ class SimulatedNetwork:
         state = self._altered.get(one.link) if self._altered else None
         if state is None:
             return False
+        # A cut is seen from the dialling end: what arrives at the accepting end (1) came upstream.
         return state.cut_upstream if side == 1 else state.cut_downstream
 
     def _connect(self, one: _Connection, port: int) -> None:
         if not one.open:
             return
+        # The process that is there now, which may not be the one that was there when it was
+        # dialled.
         target = self._living(one.link.target)
+        # A cut does not reach here: through toxiproxy's `timeout`, too, connecting succeeds and
+        # only data is dropped.
         if target is None or not target.listens(port):
             one.open = False
             self._schedule(one, 0, 0, partial(self._tell, one, 0, "connection refused"))
@@ -196,6 +207,7 @@ class SimulatedNetwork:
     def _arrive(self, one: _Connection, side: int, message: object, size: int) -> None:
         if not one.open:
             return
+        # Only what the link's source sends is chosen among.
         hold = self._holds.get(one.link) if side == 1 else None
         if hold is None:
             self._deliver(one, side, message, size)
@@ -219,6 +231,8 @@ class SimulatedNetwork:
 
     def _tell(self, one: _Connection, side: int, reason: str) -> None:
         if self._is_cut(one, side):
+            # The notice of a close is dropped like any message. It is made up for when the cut is
+            # lifted: then toxiproxy closes the connection.
             one.unnotified = side
             return
         self._connections.pop(one.number, None)
@@ -232,6 +246,8 @@ class SimulatedNetwork:
         self._connections.pop(one.number, None)
         for end in one.ends:
             if end is not None:
+                # By way of the agenda, never at once: `_break` may be called in the middle of a
+                # step of the process itself, which would be entered a second time.
                 self._agenda.at(self._agenda.now_ns, partial(end.cut_off, one.number, reason))
 
     # ---------------------------------------------------------------------------------- holding
@@ -307,6 +323,7 @@ class SimulatedNetwork:
         """See `LinkControl.apply`; nothing ever has to be repaired."""
         for state in wanted.values():
             toxics(state)
+        # Which connections met the cut is only known before the states change.
         were = self._cut_ones()
         for link, state in wanted.items():
             self._altered.pop(link, None)

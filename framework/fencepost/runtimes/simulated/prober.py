@@ -75,6 +75,8 @@ class SimulatedProber:
             connection = self._network.dial(asker, link.target, link.port)
             self._network.send(asker, connection, self._question(link.port), max(size, KILOBYTE))
             askers[link] = asker, connection
+        # The cluster goes on meanwhile: heartbeats come, leases run out, as while real links are
+        # measured.
         last_ns = max((asker.until_ns for asker, _ in askers.values()), default=began_ns)
         self._pass(last_ns, lambda: all(asker.over for asker, _ in askers.values()))
         answers: dict[Link, ProbeAnswer] = {}

@@ -207,6 +207,8 @@ class SimulatedRuntime:
             if self._dead:
                 raise EnvironmentFailed(next(iter(self._dead.values())))
             due_ns = self._restarts.next_ns(deadline_ns)
+            # Time jumps from action to action. If none is due before the limit, it jumps to the
+            # limit: a wait of an hour in which nothing happens costs nothing.
             if agenda.due_by(due_ns):
                 self._step()
             else:
@@ -215,6 +217,7 @@ class SimulatedRuntime:
                     return None
                 for name in due:
                     self.start(self._layout.slot(name))
+            # Only a step that recorded something can make a condition true.
             if self._applied < len(self._events):
                 self._apply()
                 self._view.check_roles(self._subject.system.name)
@@ -249,8 +252,12 @@ class SimulatedRuntime:
         self._starts[slot.name] += 1
         self._dead.pop(slot.name, None)
         self._restarts.started(slot)
+        # A machine for each process: the clocks are drawn by the slot's name, so every process of a
+        # slot has the same drift and offset, and the random stream by the process's, so a restarted
+        # one draws anew.
         machine = self._machine(place.process, slot)
         self._machines[slot.name] = machine
+        # Recorded before the program runs, which records in its first step already.
         self._spawned(machine)
         disk = self._disk(slot.name)
         machine.run(self._simulable.simulated_node(place, self._subject.shape, disk, machine))
@@ -290,6 +297,8 @@ class SimulatedRuntime:
         if receipt.true:
             slot = process.slot.name
             self.effects.disk(process.slot, Effect.LOSES_UNFLUSHED)
+            # A kill loses nothing: what was written is in the kernel. Only with the machine's power
+            # goes what was not flushed, and what exactly is drawn.
             self._disk(slot).lose_power(self._stream(f"power/{process.name}").randint)
             return Receipt(True, f"{process.name} ended, and the disk of {slot} lost power")
         return receipt
@@ -399,6 +408,7 @@ class SimulatedRuntime:
         if self._closed:
             return
         self._closed = True
+        # Each end is asked for, by `signal`: none counts as a crash.
         for machine in (*self._clients.values(), *self._machines.values()):
             self.signal(machine.process, Signal.KILL)
         why = next(iter(self._dead.values()), "")
@@ -407,6 +417,8 @@ class SimulatedRuntime:
         lines: dict[str, list[bytes]] = {}
         encode = self._codec.encode
         for event in self._events:
+            # A file for each process, as real processes write them, so that
+            # `fencepost.history.merge` reads both in one way.
             lines.setdefault(event.process, []).append(encode(event))
         for process, several in lines.items():
             whole, path = b"".join(several), self._folder.events_of(process)
@@ -416,6 +428,7 @@ class SimulatedRuntime:
     # --------------------------------------------------------------------------------- workings
 
     def _step(self) -> None:
+        # Before the step, in every way that time can pass: a wait may be of days of virtual time.
         check_size(len(self._events), self._most_events, self._agenda.now_ns)
         self._agenda.step()
         if self._watch is not None:
@@ -440,11 +453,13 @@ class SimulatedRuntime:
             machine.go_on()
         receipt = change()
         for machine in stopped:
+            # A process that has ended while it ran stays ended: to be stopped has no effect on it.
             machine.stop()
         resumed = [machine.process for machine in stopped]
         return told(receipt, resumed, (from_ns, self.now_ns()), self.record)
 
     def _record(self, process: str, body: Struct, cause: Cause | None = None) -> Event:
+        # Each process counts its own events; a gap in the numbers would be a lost event.
         number = self._numbers.get(process, 0)
         self._numbers[process] = number + 1
         event = Event(self._run, process, number, self._agenda.now_ns, body, cause=cause)
@@ -502,6 +517,8 @@ class SimulatedRuntime:
         self._record_exit(machine, code, 0, said=why)
         in_order = process.name in self._stopped
         rivalled = self._shares_id(process.slot)
+        # As in the process runtime: an end that the process announced, with code 0, or with any
+        # where two processes have one id.
         chose = in_order and (code == 0 or rivalled)
         if machine.expected or chose:
             return
@@ -540,6 +557,7 @@ class SimulatedRuntime:
         return self._disks[slot]
 
     def _end_in(self, slot: str) -> Machine | None:
+        # The newest client first: the slot of clients holds several at once.
         node, clients = self._machines.get(slot), reversed(self._clients.values())
         if node is not None and node.alive:
             return node

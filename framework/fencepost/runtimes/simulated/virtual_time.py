@@ -28,6 +28,8 @@ class Agenda:
     def at(self, at_ns: int, action: Callable[[], None]) -> None:
         """Schedules an action at a time that is not before now."""
         self._asked += 1
+        # The number decides between actions of one instant. Without it the heap would compare the
+        # actions themselves, which have no order.
         heappush(self._due, (max(at_ns, self.now_ns), self._asked, action))
 
     def due_by(self, at_ns: int) -> bool:
@@ -42,6 +44,8 @@ class Agenda:
         at_ns, _, action = heappop(self._due)
         self.now_ns = at_ns
         self.steps += 1
+        # A step takes no virtual time, so a program that is always due would stop the time of the
+        # whole run.
         if at_ns - self._spinning_ns > MS:
             self._spinning_ns, self._spins = at_ns, 0
         self._spins += 1
