@@ -70,6 +70,8 @@ class EventTable:
             "cause_seq": [event.cause and event.cause.seq for _, event in placed],
             "cause_request": [event.cause and event.cause.request for _, event in placed],
         }
+        # A column of a body exists only once an event has it. Most kinds do not occur in a batch,
+        # and their columns become nulls at once, below.
         for row, (_, event) in enumerate(placed):
             body = event.body
             for field, column in self.columns[columns["kind"][row]].items():
@@ -98,6 +100,7 @@ class EventTable:
         """
         bodies: list[Any] = [None] * rows.num_rows
         kinds = rows["kind"].to_pylist()
+        # Rows are grouped by kind, and the bodies of each kind are converted in one call.
         at: dict[str, list[int]] = {}
         for row, kind in enumerate(kinds):
             at.setdefault(kind, []).append(row)
@@ -129,9 +132,12 @@ class EventTable:
     def _bodies(self, name: str, columns: Sequence[list[Any]], rows: int) -> Sequence[Struct]:
         """The bodies of events of one kind, from the columns of its fields in their order."""
         kind = self.kinds[name]
+        # A column is named by the field in Python; a conversion wants the name by which it is
+        # encoded.
         encoded = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
         fields = [encoded[field] for field in self.columns[name]]
         values = zip(*columns, strict=True) if columns else iter([()] * rows)
+        # `type` is the tag of an event kind: with it the value is checked as a line of a file is.
         named = [dict(zip(("type", *fields), (name, *row), strict=True)) for row in values]
         return msgspec.convert(named, list[kind])  # type: ignore[valid-type]
 
@@ -157,6 +163,8 @@ def _of(plugin_kinds: tuple[type[Struct], ...]) -> EventTable:
                     "text, a number, a truth value nor a tuple of one of them"
                 )
             column = field.name
+            # A name that is free, or taken by a field of the same type, is shared: one column
+            # `role` for all kinds that have a role.
             if column in reserved or types.get(column, wanted) != wanted:
                 column = f"{name.replace('.', '_')}_{field.name}"
             types[column] = wanted

@@ -32,6 +32,8 @@ MOST_LINE_BYTES = 4 << 20
 MOST_FILES = 20_000
 """The most files of events in one run."""
 _BLOCK = 1 << 16
+# O_NONBLOCK: to open a pipe without a writer would wait for ever. O_NOCTTY: a terminal that is
+# opened must not become this program's own. Both are harmless for a regular file.
 _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -53,6 +55,8 @@ def opened(folder: Path, path: Path, most: int) -> BinaryIO:
     """
     fd = _within(folder, path, _SAFELY)
     try:
+        # Asked of the open file, not of its path: the file at the path may be replaced between the
+        # question and the opening.
         seen = os.fstat(fd)
         if not stat.S_ISREG(seen.st_mode):
             kind = _KINDS.get(stat.S_IFMT(seen.st_mode), "something else")
@@ -68,6 +72,8 @@ def opened(folder: Path, path: Path, most: int) -> BinaryIO:
 def content(folder: Path, path: Path, most: int = MOST_JSON_BYTES) -> bytes:
     """The whole of such a file; raises as `opened`."""
     with opened(folder, path, most) as file:
+        # One byte more than allowed: a file may grow while it is read, or tell a size of 0, as
+        # those of /proc do.
         found = file.read(most + 1)
     if len(found) > most:
         raise UsageError(f"{path} has more than {most} bytes")
@@ -99,11 +105,15 @@ def lines(folder: Path, path: Path) -> Iterator[bytes]:
     `MOST_LINE_BYTES` is the last, and is cut off there.
     """
     offset = 0
+    # The file is opened for each block and closed again: a run may have more processes than this
+    # program may have open files.
     while True:
         with opened(folder, path, MOST_EVENTS_BYTES) as file:
             file.seek(offset)
             block = file.read(_BLOCK)
+            # A block is given out up to its last whole line; the next one begins behind that line.
             last = block.rfind(b"\n") + 1
+            # A line longer than a block: it is read to its end, but no further than the bound.
             if block and not last:
                 block += file.read(MOST_LINE_BYTES - len(block))
                 last = block.find(b"\n") + 1 or len(block)
@@ -147,6 +157,8 @@ def write_whole(path: Path, data: bytes) -> None:
 
     Raises EnvironmentFailed if the disk does not take it.
     """
+    # In the same folder, since only within one file system a rename is atomic. With the process id,
+    # since two processes may write the same file.
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with written_to(path, len(data)):
         try:
@@ -161,6 +173,8 @@ def write_whole(path: Path, data: bytes) -> None:
 def created(path: Path) -> BinaryIO:
     """A new file, to be written. What was in its place, such as a link, is removed first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    # Removed and made anew, never opened: through a link that somebody put there, another file
+    # would be overwritten.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, flags, 0o666), "wb")
 
@@ -169,6 +183,8 @@ def _within(folder: Path, path: Path, flags: int) -> int:
     """A descriptor of a path below a folder, with no link on the way."""
     parts = path.relative_to(folder).parts
     try:
+        # The folder itself may be reached through links: the user named it. From here on each part
+        # is opened relative to the part before it, so nobody can replace a part that was checked.
         at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
         raise UsageError(f"{folder} is not a folder") from None

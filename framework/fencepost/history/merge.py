@@ -116,24 +116,33 @@ class Examiner:
     def step(self, event: Event) -> None:
         """Applies one event."""
         process, seq = event.process, event.node_seq
+        # 1. The numbers of its process: the first is 0, and each is one more than the last.
         due = self.expected.get(process)
         if due is None:
             due = 0
+            # The harness records its own end as the run's (`RunEnded`). The disks are no process.
             if process not in (HARNESS, DISKS):
                 self.unended.setdefault(process)
         if seq != due:
             self.damage.append(_jump(process, due, seq))
+        # A number that is used twice is named once, and does not make all later ones jumps.
         self.expected[process] = max(due, seq + 1)
         self.first_ns = min(self.first_ns, event.at_ns)
         self.last_ns = max(self.last_ns, event.at_ns)
         self.stalls.take(event)
+        # 2. What the event says of the history itself.
         match event.body:
             case ProcessSpawned(started=started):
+                # Also a process that never wrote an event has to end: it may have been killed
+                # before its first.
                 self.unended.setdefault(started)
             case ProcessExited(ended=ended):
                 self.unended.pop(ended, None)
+            # Its last event is the end in its own words; the end that the harness saw may have come
+            # too late to be recorded.
             case NodeStopped():
                 self.unended.pop(process, None)
+            # Nobody knows which kinds are missing, so every rule may lack something.
             case EvidenceMissed(what=what, kinds=()):
                 self.damage.append(what)
             case EvidenceMissed(what=what, kinds=kinds):
@@ -154,6 +163,8 @@ class Examiner:
         if self.completed is None:
             damage.append("the run's end is not recorded")
         return RunEnd(
+            # Gaps are left out here: they concern only the rules that read the kind
+            # (`RunEnd.as_read`).
             complete=self.completed is True and not damage,
             ended_at_ns=self.last_ns,
             damage=tuple(damage),
@@ -188,6 +199,8 @@ class Reading:
         for event, _ in _whole(lines, "the history", self._codec, examiner.damage):
             examiner.step(event)
             yield event
+        # What merging found is added: lines that were torn are not in the history, so this pass
+        # could not see them.
         examiner.damage.extend(d for d in _damage(self._folder) if d not in examiner.damage)
         self._end = examiner.end()
 
@@ -214,6 +227,9 @@ def is_merged(folder: RunFolder) -> bool:
     """Whether the history holds all events of the run; raises UsageError when there are neither a
     history nor events."""
     made = files.changed_ns(folder.path, folder.history)
+    # By the times of change: an events file that is newer than the history has events that it
+    # lacks. Equal times count as merged, since the history is written after all that it was made
+    # of.
     written = [files.changed_ns(folder.path, path) or 0 for path in event_files(folder)]
     if made is None and not folder.events.is_dir():
         raise UsageError(f"{folder.path} holds no history")
@@ -226,6 +242,7 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
     # The name includes this process: two workers of a report may both find that the history must be
     # made again.
     beside = folder.history.with_name(f".{folder.history.name}.{os.getpid()}")
+    # For the error of a full disk: the history has every line once.
     needed = sum(path.stat().st_size for path in event_files(folder))
     try:
         with written_to(folder.history, needed), files.created(beside) as out:
@@ -233,6 +250,8 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
                 examiner.step(event)
                 out.write(line)
         end = examiner.end()
+        # Before the history is in place: a history without its damage would look whole. If this
+        # process ends in between, there is no history, and it is made again.
         write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
         beside.replace(folder.history)
     except BaseException:
@@ -262,6 +281,7 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
         if head is not None:
             heapq.heappush(ready, head)
             coming.add(head.written.event.process)
+    # Each round gives out one event, except where the earliest has to wait for its cause.
     while ready or waiting:
         if ready:
             head = heapq.heappop(ready)
@@ -270,17 +290,23 @@ def in_order(sources: Iterable[Iterable[Written]]) -> Iterator[Written]:
                 cause is not None
                 and not cause.request
                 and cause.process in coming
+                # A larger number that passed shows as well that the cause was never written, or has
+                # passed.
                 and passed.get(cause.process, -1) < cause.seq
             ):
+                # Its source waits with it, since a process's events keep their order.
                 waiting.setdefault(cause.process, []).append(head)
                 continue
         else:
+            # All wait for each other: the causes form a circle, which no clock can resolve. The
+            # earliest goes on.
             head = _take_earliest(waiting)
         yield head.written
         process = head.written.event.process
         passed[process] = max(passed.get(process, -1), head.written.event.node_seq)
         following = _next(head.at_ns, head.number, head.source)
         if following is None:
+            # Nothing more comes from it: whoever waits for it waits no longer.
             coming.discard(process)
         else:
             heapq.heappush(ready, following)
@@ -328,6 +354,7 @@ def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -
     for number, line in enumerate(lines, 1):
         if not line.endswith(Codec.LINE_END):
             what = "ends in the middle of an event, in"
+            # A line without an end is either the last, torn by a kill, or too long to be read.
             if len(line) >= files.MOST_LINE_BYTES:
                 what = f"is read no further: more than {len(line)} bytes are in"
             damage.append(f"{name} {what} line {number}")

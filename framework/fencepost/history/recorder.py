@@ -49,8 +49,11 @@ class Recorder:
         numbers start at 0.
         """
         codec = Codec(kinds)
+        # A node in a container writes to a pipe, whose other end keeps the events outside of the
+        # container.
         if path.parent == _DESCRIPTORS:
             return cls(os.dup(int(path.name)), path, run, process, codec)
+        # O_CLOEXEC: a program that the node starts must not hold its events file open.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return cls(os.open(path, flags, 0o644), path, run, process, codec)
 
@@ -60,9 +63,12 @@ class Recorder:
         Raises TypeError for a body of an undeclared kind or with a field of a wrong type,
         ValueError after `close`, and EnvironmentFailed when the disk does not take the whole event.
         """
+        # Checked before a number is given: a mistake of a plugin must not look like a lost event.
         if self._codec.kinds.get(kind_name(type(body))) is not type(body):
             kind = type(body).__name__
             raise TypeError(f"{kind} is not an event kind that this recorder was given")
+        # Number, time and write are one step: two threads would otherwise write their events in
+        # another order than that of their numbers.
         with self._lock:
             if self._fd < 0:
                 raise ValueError(f"the events file of {self._process} is closed")
@@ -77,6 +83,9 @@ class Recorder:
             )
             line = self._codec.encode(event)
             try:
+                # Encoding checks no types, so a wrong one is found by reading the line back: here,
+                # where the traceback names the caller, and not in the judge, where nobody knows who
+                # wrote it.
                 self._codec.decode(line)
             except msgspec.ValidationError as wrong:
                 raise TypeError(f"{kind_name(type(body))} does not fit its kind: {wrong}") from None
@@ -93,6 +102,8 @@ class Recorder:
             while taken < len(line):
                 taken += os.write(self._fd, line[taken:])
         except OSError:
+            # The part that was written is cut off again, so that the next event begins on a line of
+            # its own. Of a pipe nothing can be taken back.
             if taken:
                 with suppress(OSError):  # not a file
                     os.ftruncate(self._fd, os.fstat(self._fd).st_size - taken)

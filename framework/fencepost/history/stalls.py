@@ -42,7 +42,10 @@ class Stalls:
 
     def _claimed(self, process: str, from_ns: int, to_ns: int) -> None:
         last_ns = self._last_ns.get(process, from_ns)
+        # The time from the process's last event to the claim: for one that never woke, this is all
+        # there is.
         longest = max(from_ns, min(last_ns, to_ns)), to_ns
+        # The newest first, until one ends before the claimed stall began.
         for began_ns, ended_ns in reversed(self._quiet.get(process, ())):
             if ended_ns <= from_ns:
                 break
