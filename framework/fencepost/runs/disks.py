@@ -22,10 +22,13 @@ def supply(subject: Subject, folder: RunFolder) -> None:
     system, shape = subject.system, subject.shape
     if not isinstance(system, ReadsDisks):
         return
+    # In order, though the history is not made yet: it is to contain what is found here.
     events = so_far(folder, Codec(subject.kinds))
     disks = {slot.name: folder.data_of(slot.name) for slot in system.layout(shape).slots}
     found = system.read_disks(Remains(disks, events, from_wall_ns), shape)
     if found:
+        # A writer of its own, with its own numbers: no process of the run has recorded these
+        # events.
         recorder = Recorder.open(folder.events_of(DISKS), folder.run, DISKS, subject.kinds)
         for one in found:
             recorder.record(one.body, one.cause, one.at_ns)

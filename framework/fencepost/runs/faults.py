@@ -75,7 +75,9 @@ class Active:
     def heal(self) -> Receipt:
         """Heals the fault; a second call changes nothing and returns the first receipt."""
         if self._healed is None:
+            # A last measurement: once it is healed, nothing can show any more that it took effect.
             self.await_receipt(limit_ms=0)
+            # Stored only if it succeeded: a heal that raised is tried again by `heal_all`.
             self._healed = self._heal()
         return self._healed
 
@@ -129,6 +131,7 @@ class Faults:
 
     def __getattr__(self, name: str) -> Callable[..., Active]:
         """The fault of that name; raises UsageError, with the nearest name, if there is none."""
+        # Python itself asks for such names, for example when it copies an object: no fault has one.
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(self._inject_nodes, name)
@@ -153,12 +156,16 @@ class Faults:
         shows it, and a replay repeats it. Raises UsageError if its target does not exist; then
         nothing was injected, and the schedule is as before.
         """
+        # 1. What is to be known of the time before: the fault itself changes the states of its
+        # victims, and its effects are those that are written down from here on.
         number = len(self._injections)
         fault_id = f"{fault.name}-{number + 1}"
         began_ns, done = self._runtime.now_ns(), len(self._runtime.effects)
         layout = self._runtime.layout
         before = {slot.name: self.states_of(slot) for slot in layout.nodes(spares=True)}
         arguments = msgspec.json.encode(dict(fault.arguments()), order="sorted").decode()
+        # 2. The intention, in the history and in the schedule. It is written before the fault acts:
+        # a second process that ends while it starts may end the run.
         self._runtime.record(
             FaultIntended(fault_id=fault_id, fault=fault.name, arguments=arguments)
         )
@@ -172,12 +179,17 @@ class Faults:
         self._injections.append(planned)
         self._write()
         try:
+            # 3. The fault acts, and is measured. This may take seconds.
             injected = fault.inject(self._runtime)
         except UsageError:
+            # The target does not exist, so nothing was done: a replay must not try it. The
+            # intention stays in the history, where an event cannot be taken back.
             self._injections.pop()
             self._write()
             raise
         receipt = injected.receipt
+        # 4. The outcome. Who the victims are is known only now: a fault may name a selector, or a
+        # role.
         victims = [
             slot.name
             for slot in coverage.victims(
@@ -191,6 +203,8 @@ class Faults:
                 targets=injected.targets,
                 receipt=receipt.true,
                 evidence=receipt.evidence,
+                # The event is written after the measurement. Rules and explanations count from this
+                # time instead: what came of the fault may have been recorded in between.
                 began_at_ns=began_ns,
                 arguments=arguments,
                 directions=tuple(sorted(map(TO.join, injected.directions))),
@@ -214,6 +228,8 @@ class Faults:
         )
         self._active.append(active)
         if isinstance(fault, Passing) and fault.lasts_ms is not None:
+            # The time counts from the end of the measurement, so that a fault acts for at least as
+            # long as it says.
             let_pass_until(self._runtime, self._runtime.now_ns() + fault.lasts_ms * MS)
             active.heal()
         return active
@@ -237,6 +253,7 @@ class Faults:
             raise UsageError(f"the clients of this run cannot carry out {operation!r}")
         at_ns = self._runtime.now_ns()
         layout = self._runtime.layout
+        # The states are taken before the operation, as those of a fault's victims are.
         targets = tuple(self._clients.concerns(operation, arguments))
         before = {name: self.states_of(layout.slot(name)) for name in targets}
         self._note(
@@ -251,6 +268,8 @@ class Faults:
             Asked(at_ms=self._ms(at_ns), operation=operation, arguments=arguments, targets=targets)
         )
         self._write()
+        # Recorded first, then asked: an answer that is lost or refused belongs to an operation that
+        # the history has.
         self._clients.administer(operation, arguments)
 
     def states_of(self, slot: Slot) -> Sequence[str]:
@@ -263,6 +282,7 @@ class Faults:
         for one in self._active:
             if not one.healed:
                 for name in one.victims:
+                    # The id of a fault is its name, a dash and a number.
                     found.setdefault(name, []).append(one.fault_id.rpartition("-")[0])
         return found
 
@@ -291,6 +311,7 @@ class Faults:
         Raises the first error once all were tried.
         """
         receipts, errors = [], []
+        # Newest first, as nested blocks end: a later fault may rest on what an earlier one did.
         for active in reversed(self._active):
             if not active.healed:
                 try:
@@ -310,6 +331,8 @@ class Faults:
         """
         origin_ns = self._runtime.now_ns()
         active: dict[int, Active] = {}
+        # By the time of the plan, not by the last action: an injection that took long is followed
+        # at once by what was due meanwhile, and nothing is shifted for good.
         for action in schedule.actions(planned):
             let_pass_until(self._runtime, origin_ns + action.at_ms * MS)
             match action.kind:
@@ -330,6 +353,7 @@ class Faults:
         def known(view: View) -> bool:
             return schedule.resolve(injection.arguments, view, self._select) is not None
 
+        # `@leader` has no target before there is a leader.
         limit_ns = self._runtime.now_ns() + _SELECT_LIMIT_MS * MS
         self._runtime.advance(Condition(f"the targets of {injection.fault}", known), limit_ns)
         found = schedule.resolve(injection.arguments, self._runtime.view, self._select)
@@ -344,6 +368,7 @@ class Faults:
         if injected.measure is None:
             return injected.receipt
         deadline_ns = self._runtime.now_ns() + limit_ms * MS
+        # Asked at least once, also without a limit; time passes between two measurements.
         while not (receipt := injected.measure()).true:
             if self._runtime.now_ns() >= deadline_ns:
                 return receipt

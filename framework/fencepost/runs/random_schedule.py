@@ -236,10 +236,13 @@ class _Conductor:
         runtime = self.run.runtime
         end_ns = runtime.now_ns() + span_ms * MS
         while runtime.now_ns() < end_ns:
+            # One round: a pause; heals that are due; then an operation, a probe of a client, or
+            # neither.
             quiet_ms = self.random.randint(*QUIET_MS)
             self._pass_until(runtime.now_ns() + quiet_ms * MS)
             self._heal_due()
             planned = [*(one.planned for one in self.lasting), *(one for _, one in self.due)]
+            # Also slots of beats that are to come: a rhythm has its victim until its last beat.
             affected = frozenset(name for one in planned for name in one.victims)
             draws = len(self.lasting) < self.at_once and self.random.random() < DRAWN
             drawn = self._draw(affected) if draws else None
@@ -248,7 +251,9 @@ class _Conductor:
             elif drawn is not None:
                 self._inject(drawn)
             elif not draws:
+                # Sorted, since the order of a set differs from run to run, and the draw must not.
                 self.run.clients.probe(self.random, sorted(affected))
+        # At the end as at each heal: newest first, each after a last wait for its receipt.
         for one in reversed(self.lasting):
             one.active.await_receipt()
             one.active.heal()
@@ -260,6 +265,8 @@ class _Conductor:
             let_pass_until(self.run.runtime, max(due_ns, self.run.runtime.now_ns()))
             self._heal_due()
             view = self.run.runtime.view
+            # A beat needs a process to act upon. A victim that is down misses it, and the rhythm
+            # goes on.
             runs = all(view.newest.get(name) in view.alive for name in planned.victims)
             if runs and self._may(planned):
                 self._inject(planned)
@@ -275,6 +282,8 @@ class _Conductor:
             one.active.await_receipt()
             one.active.heal()
             healed = one.planned.victims if one.planned.ends else ()
+            # Links that were healed may carry nothing yet: a fault on them in this time would find
+            # them idle, and have no receipt.
             mends_ns = runtime.now_ns() + self.chooser.mending_ms * MS
             self.mending.update(dict.fromkeys(healed, mends_ns))
 
@@ -302,6 +311,7 @@ class _Conductor:
         able = [one for one in found if one is not None and self._may(one)]
         if not able:
             return None
+        # What this run has met counts like what earlier ones have.
         known = coverage.counted(faults.met()) + coverage.counted(self.preference.met)
         weights = [self._weight(one, known) for one in able]
         return self.random.choices(able, weights)[0]
@@ -309,6 +319,7 @@ class _Conductor:
     def _may(self, drawn: Planned | Administration) -> bool:
         """Whether nothing forbids an operation: a fault that is alone, or administration under way
         where the fault has to be alone."""
+        # While a fault that is alone acts, its own victims may be struck again, and no other slot.
         only = {name for one in self.lasting if one.planned.alone for name in one.planned.victims}
         if isinstance(drawn, Administration):
             return not only
@@ -323,7 +334,11 @@ class _Conductor:
         name = drawn.fault if isinstance(drawn, Planned) else drawn.operation
         slots = [layout.slot(victim) for victim in sorted(drawn.victims)]
         states = {state for slot in slots for state in self.run.faults.states_of(slot)}
+        # The state that was met least decides: an operation is worth drawing if it reaches one new
+        # pair.
         least = min((known.get(Met(name, state), 0) for state in states), default=0)
+        # The square: a pair that was met once is drawn a quarter as often, one that was met nine
+        # times a hundredth as often, and none is ever ruled out.
         return self.preference.weights.get(name, 1.0) / (1 + least) ** 2
 
     def _inject(self, planned: Planned) -> None:
@@ -345,6 +360,7 @@ class _Conductor:
     def _after(self, planned: Planned) -> None:
         if planned.then is None:
             return
+        # In the same instant: what follows brings about the message that a hold waits for.
         if planned.after_ms == 0:
             self._inject(planned.then)
             return

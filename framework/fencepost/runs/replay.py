@@ -37,6 +37,7 @@ def read(
     check_shape(system, shape)
     laid_out = system.layout(replace(shape, spares=())).slots
     roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
+    # A folder may come from anybody, and a spare's role from it: the system must have such nodes.
     for spare in shape.spares:
         if spare.role not in roles:
             raise no_such("role", spare.role, roles)
@@ -46,6 +47,8 @@ def read(
 def recorded_shape(info: RunInfo) -> Shape:
     """The shape of the cluster that a run had; raises UsageError if it did not record a secret."""
     for name, value in [*info.settings.items(), *(p for o in info.own.values() for p in o.items())]:
+        # A cluster with `<redacted>` for a password would fail for that reason, and the replay
+        # prove nothing.
         if value == REDACTED:
             raise UsageError(f"the setting {name} of this run is a secret, which it did not record")
     spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
@@ -91,6 +94,8 @@ def then_and_now(
     for clause in broken:
         outcomes = [one.get(clause, Outcome.NOT_EXERCISED) for one in now]
         times = outcomes.count(Outcome.VIOLATED)
+        # On real processes a schedule does not repeat a history, so a count says more than one
+        # outcome.
         unsure = sum(one not in (Outcome.VIOLATED, Outcome.HOLDS) for one in outcomes)
         open_ = f"; {unsure} decide nothing" if unsure else ""
         was: str = then.get(clause, Outcome.NOT_EXERCISED)

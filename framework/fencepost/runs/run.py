@@ -226,10 +226,15 @@ class RunResult:
         recover or a marked clause that was not exercised; `trouble`, if there is any; Inconclusive
         if the evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
         """
+        # The order decides which failure is named. A violation is proven by the history, whatever
+        # else went wrong, so it comes first; an error that cut the run short comes before what is
+        # only lacking.
         if self.judgement.broken:
             raise Violation(explain_violations(self.judgement.verdicts))
         if self.trouble is not None and not self._is_excused(self.trouble):
             raise self.trouble
+        # A link failed without a fault: the cluster may not have recovered because of that, so
+        # nothing is accused.
         if self.end.doubtful_from_ns < NEVER_NS:
             self._check_evidence()
         if (stuck := self._stuck()) is not None:
@@ -270,6 +275,7 @@ class RunResult:
         return ended and isinstance(trouble, EnvironmentFailed)
 
     def _check_evidence(self) -> None:
+        # An incomplete history comes first: it makes every other fact doubtful.
         if not self.judgement.whole(self.end):
             raise Inconclusive(f"the history is not complete: {self.end.lacks}")
         if self.silent:
@@ -287,6 +293,8 @@ class RunResult:
         match verdict.verdict:
             case Outcome.UNKNOWN:
                 raise Inconclusive(f"{clause} is unknown: {verdict.reason}")
+            # A test that is marked with a clause says that it exercises it: if not, the test is
+            # wrong.
             case Outcome.NOT_EXERCISED:
                 raise Violation(f"the test is marked {clause}, which nothing in it exercised")
 
@@ -391,12 +399,15 @@ class Run:
         check_runtime(spec.runtime)
         plugins.workload(spec.clients)
         check_shape(spec.system, spec.shape)
+        # From here on something may run: every error below ends it.
         runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
         try:
             run = cls(runtime, spec, plugins, folder)
             run._on_phase = on_phase
             run.enter("start")
             if isinstance(spec.system, StatesBounds):
+                # Recorded before the first node starts: rules about time need the bounds before
+                # anything can be late.
                 for body in spec.system.stated(spec.shape):
                     run.record(body)
             run._start_nodes()
@@ -417,6 +428,7 @@ class Run:
     ) -> None:
         """Ends every process that still runs; the history of a run that was not finished is
         incomplete."""
+        # Does nothing after `finish`, which has closed the runtime already.
         self.runtime.close(completed=False)
 
     def enter(self, phase: RunPhase) -> None:
@@ -438,6 +450,9 @@ class Run:
         unread: Sequence[str] = ()
         recovered: ClusterRecovered | None = None
         try:
+            # Each phase needs the one before it: recovery is awaited once nothing acts any more;
+            # clients finish what they began once the cluster can answer; and everything is read
+            # once nothing is written.
             self.enter("heal")
             self.faults.heal_all()
             # A fault whose injection failed half-way is not among them, and may have left a cut.
@@ -449,16 +464,20 @@ class Run:
             self.enter("read")
             unread = self.clients.read_finally()
             self.enter("end")
+        # The rest of the phases is left out, but what was recorded is judged all the same.
         except (FencepostError, Violation) as failed:
             trouble = failed
         except BaseException:
             self.runtime.close(completed=False)
             raise
         self.runtime.close(completed=trouble is None)
+        # After the end: a disk is read only once no process writes to it. Before the judgement:
+        # what the disks have closes gaps of the history.
         supply(_subject(self.spec, self.plugins), self.folder)
         judgement, end = judge_folder(self.folder, self.plugins.promises)
         self.plugins.run_judged(self.folder.path)
         injected = self.faults.injected
+        # Now, and not at the injection: a fault may have had its receipt later.
         missed = {a.fault_id: a.receipt for a in injected if not a.receipt.true}
         return RunResult(
             folder=self.folder,
@@ -478,18 +497,25 @@ class Run:
     def _start_nodes(self) -> None:
         runtime, system = self.runtime, self.spec.system
         deadline_ns = runtime.now_ns() + START_LIMIT_MS * MS
+        # Without duplicates and spares: these are started by faults and tests.
         waiting = runtime.layout.nodes()
         while waiting:
+            # One deadline for the whole start: nodes that wait for each other must not add up their
+            # limits.
             if runtime.advance(self._one_may_start(waiting), deadline_ns) is None:
                 raise self._not_ready()
             for slot in (ready := self._may_start(waiting, runtime.view)):
                 runtime.start(slot)
             waiting = tuple(slot for slot in waiting if slot not in ready)
         if isinstance(system, Observed):
+            # Before the cluster is ready, since its first events count: those by which authority is
+            # gained first.
             for observer in system.observers(self.spec.shape):
                 runtime.client(observer)
         if runtime.advance(self.base.recovered, deadline_ns) is None:
             raise self._not_ready()
+        # Only from here on is a node that ends by itself started again. One that cannot start says
+        # so best by its first end.
         runtime.supervise()
 
     def _may_start(self, waiting: Sequence[Slot], view: View) -> Sequence[Slot]:

@@ -121,6 +121,8 @@ def actions(schedule: Schedule) -> tuple[Action, ...]:
         if one.for_ms is not None
     ]
     planned += [Action(one.at_ms, n, Kind.ASK) for n, one in enumerate(schedule.administration)]
+    # A fault of no duration is injected before it is healed: its number is the same, and INJECT is
+    # less than HEAL.
     return tuple(sorted(planned, key=lambda a: (a.at_ms, a.kind > Kind.ASK, a.number, a.kind)))
 
 
@@ -142,6 +144,7 @@ def resolve(
             found = select(value, view)
             if not found:
                 return None
+            # One slot is given as a name, since a fault of one node takes no list.
             resolved[name] = found[0] if len(found) == 1 else list(found)
         else:
             resolved[name] = value
@@ -188,6 +191,7 @@ def read(path: Path) -> Schedule:
         old = decoded(written, _Version1)
         schedule = (
             Schedule(injections=old.strikes)
+            # Both are asked: a file of a later version may have a field of that name.
             if old.strikes is not None and old.version == 1
             else decoded(written, Schedule)
         )
