@@ -61,6 +61,8 @@ def attributed(
     if not findings and not elsewhere:
         return judgement
     scenes = _scenes(judgement, [*findings, *elsewhere], events)
+    # Two separate runs over the same scenes: what follows from a finding of another version must
+    # not become known here.
     here, there = (_Attribution(judgement, some, scenes) for some in (findings, elsewhere))
     versions = {finding.id: finding.versions for finding in elsewhere}
     marked = {}
@@ -68,6 +70,7 @@ def attributed(
         known = _marked(verdict, clause, here)
         violations = tuple(
             msgspec.structs.replace(one, as_known=AsKnown(found, versions[found]))
+            # What is known here needs no other name.
             if not one.known and (found := there.finding(clause, one))
             else one
             for one in known.violations
@@ -83,6 +86,8 @@ def _scenes(
     wakes = [finding.wake for finding in findings if finding.wake is not None]
     kinds = {kind for finding in findings for kind in finding.reads}
     scenes = Scenes(
+        # Only these events are kept, and those of the kinds that findings read: a history may have
+        # a million.
         wanted={ref for one in broken for ref in (one.at, *one.because)},
         kinds=kinds.union(*(wake.spreads for wake in wakes)),
     )
@@ -102,6 +107,9 @@ class _Attribution:
         self._scenes = scenes
         self._touched: dict[tuple[str, str], _Touched] = {}
         """(finding, scope) -> what it has affected there."""
+        # 1. Every violation that is a finding itself, with all that it affects. 2. What spreads
+        # from there. Only then `finding` may be asked: a violation may follow from one that stands
+        # behind it.
         for clause, verdict in judgement.verdicts.items():
             for broken in verdict.violations:
                 self._note(clause, broken)
@@ -109,6 +117,8 @@ class _Attribution:
 
     def finding(self, clause: str, broken: Broken) -> str:
         """The id of the finding that a violation is, or follows from; empty if it is new."""
+        # To be a finding is stronger than to follow from one: a violation that both fit is counted
+        # once.
         found = self._itself(clause, broken)
         if found is not None:
             return found.id
@@ -116,6 +126,8 @@ class _Attribution:
 
     def _itself(self, clause: str, broken: Broken) -> KnownFinding | None:
         scene = self._scenes.around(broken)
+        # The history lacks the violation's own event, so nothing about it can be known: it stays
+        # new.
         if scene is None:
             return None
         return next((f for f in self._findings if clause in f.clauses and f.caused(scene)), None)
@@ -128,6 +140,8 @@ class _Attribution:
         place, wake = self._scenes.places[broken.at], finding.wake
         numbers = None if wake.numbers is None else wake.numbers(broken.facts)
         for scope in _in_wake(finding, place):
+            # The earliest position and the widest range of all violations in the scope that are
+            # this finding.
             known = self._touched.setdefault((finding.id, scope), _Touched(place.position, numbers))
             known.position = min(known.position, place.position)
             known.numbers = both(known.numbers, numbers)
@@ -139,6 +153,8 @@ class _Attribution:
                 for place in self._scenes.of_kind.get(kind, ()):
                     for scope in _in_wake(finding, place):
                         known = self._touched.get((finding.id, scope))
+                        # Only behind the finding's own violation, and only where that affected
+                        # something: the same kind of event occurs without it, too.
                         if known is not None and known.position < place.position:
                             known.numbers = both(known.numbers, numbers(place.event.body))
 
@@ -153,6 +169,8 @@ class _Attribution:
             if (finding.id, scope) in self._touched
         ]
         return any(
+            # On the right side of the finding: `earlier` for what stands before its violation,
+            # since it is lost only later.
             (place.position < one.position) is then.earlier
             and then.affected(broken.facts, one.numbers)
             for then in wake.follows
@@ -164,6 +182,7 @@ class _Attribution:
 def _in_wake(finding: KnownFinding, place: Place) -> set[str]:
     """The scopes of an event that the finding may affect."""
     assert finding.wake is not None
+    # With the space: a scope of the kind `lease` is none of the kind `lease-holder`.
     return {scope for scope in place.scopes if scope.startswith(f"{finding.wake.scope} ")}
 
 

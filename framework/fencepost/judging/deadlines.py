@@ -75,17 +75,26 @@ def judged(deadlines: Iterable[Deadline], end: RunEnd) -> Sequence[Finding]:
 
 def _judged(one: Deadline, end: RunEnd) -> Finding:
     broken = one.violated
+    # 1. The event that would show that it was done may be among those that are missing.
     if one.omission and not end.complete:
         return Undecided(f"{broken.message}; but the history is not complete", broken.at)
     nodes = _Stood.of(one.actors, one, end)
+    # 2. From when it was due at last, an actor that stood still for nearly all of the delay is the
+    # whole reason for it.
     if one.due_ns is not None:
         late = _Stood.of(one.actors, one, end, since_ns=one.due_ns)
+        # `late.ns`: what is seen at the very moment at which it is due has a delay of 0, which a
+        # stall of 0 would cover.
         if late.ns and 100 * late.ns >= _COVERED_PERCENT * (one.to_ns - one.due_ns):
             why = f"{late.longest} stalled for {span(late.ns)} when it was due"
             return Excused(broken.at, f"{broken.message}; but {why}")
+    # 3. Of those who waited, the one that stood still least counts: if any of them ran, it would
+    # have seen the act. Without such witnesses, the actors alone are asked.
     each = [_Stood.of((name,), one, end) for name in one.witnesses]
     saw = min(each, key=lambda stood: stood.ns, default=nodes)
     for stood in (nodes, saw):
+        # A share of the bound, not of the delay: a bound of 10 s leaves room for a stall of a
+        # second.
         if stood.ns * STALL_SHARE > one.bound_ns:
             why = f"{stood.longest} stalled for {span(stood.ns)} meanwhile"
             return Undecided(f"{broken.message}; but {why}", broken.at)
@@ -104,7 +113,10 @@ class _Stood(NamedTuple):
         each: dict[str, list[tuple[int, int]]] = {}
         for process, began_ns, ended_ns in end.stalls:
             slot = slot_of(process)
+            # `clients` names all of `clients/probe-1#1` and the like.
             named = process in who or slot in who or slot.partition("/")[0] in who
+            # A witness that is named by its group only does not count as an actor: it is asked for
+            # by itself.
             if named and (process in who or process not in one.witnesses):
                 within = max(began_ns, from_ns), min(ended_ns, one.to_ns)
                 each.setdefault(process, []).append(within)
@@ -116,6 +128,9 @@ def _length(intervals: Sequence[tuple[int, int]]) -> int:
     """How long the union of the intervals is."""
     total_ns, reached_ns = 0, 0
     for from_ns, to_ns in sorted(intervals):
+        # In the order of their beginnings, only what lies beyond what is counted already. An
+        # interval that lies outside of the time in question ends before it begins, and adds
+        # nothing.
         total_ns += max(0, to_ns - max(from_ns, reached_ns))
         reached_ns = max(reached_ns, to_ns)
     return total_ns

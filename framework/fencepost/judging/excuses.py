@@ -56,6 +56,8 @@ class Excuse(Struct, frozen=True):
 
     def hits(self, process: str) -> bool:
         """Whether it acts upon the process itself, or upon its slot."""
+        # A fault of links names the slots at both ends as its targets. To take it for one of
+        # processes excused every neighbour of an isolated node from everything.
         return not self.directions and slot_of(process) in self.slots
 
     def between(self, one: str, other: str) -> bool:
@@ -63,13 +65,17 @@ class Excuse(Struct, frozen=True):
         ends = slot_of(one), slot_of(other)
         if self.directions:
             return ends in self.directions or ends[::-1] in self.directions
+        # Without directions, it acts upon the slots themselves: both must be among them.
         return self.slots.issuperset(ends)
 
     def takes(self, slots: frozenset[str]) -> int:
         """How much it takes from these slots: more than any cut if it acts upon one of them itself,
         else how many others it parts one of them from."""
         if not self.directions:
+            # A thousand is more than any cluster has slots, so this always counts for more than a
+            # cut.
             return len(self.slots & slots) * 1000
+        # Each neighbour once, however many of the two directions are cut.
         pairs = {frozenset(pair) for pair in self.directions if not slots.isdisjoint(pair)}
         return len(pairs)
 
@@ -105,10 +111,14 @@ class Excuses(Struct):
                 self.now[body.fault_id] = Excuse(
                     body.fault_id,
                     began_ns(event),
+                    # By the slot: a fault of a process names the process, and one of links names
+                    # slots.
                     frozenset(map(slot_of, body.targets)),
                     body.pairs(),
                     severs=bool(body.acts(Effect.SEVERS)),
                 )
+            # A heal of an unknown fault is passed over: its injection may be missing in a damaged
+            # history.
             case FaultHealed(fault_id=fault_id) if fault_id in self.now:
                 ended = replace(self.now.pop(fault_id), ended_ns=event.at_ns)
                 self.healed.append(ended)
@@ -130,6 +140,7 @@ class Excuses(Struct):
     ) -> Iterator[tuple[Excuse, str]]:
         """The faults that act upon one of these processes, upon a link between two of them, or upon
         a link from one of them to a slot that they need; each with what it does, in words."""
+        # A link between two of these processes counts as needed by both.
         slots = frozenset(map(slot_of, processes))
         for fault in self.now.values():
             reasons = (

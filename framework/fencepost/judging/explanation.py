@@ -133,8 +133,11 @@ class _Chronicle:
             if ref in wanted:
                 self.named[ref] = event
                 self.place[ref] = len(self.kept)
+                # Nothing behind the last event that a violation names can explain it.
                 if len(self.named) == len(wanted):
                     break
+            # Violations whose event was read are explained now, while what led to them is still
+            # kept.
             if len(self.kept) >= self.most:
                 self.explain()
                 self._forget()
@@ -154,11 +157,15 @@ class _Chronicle:
         if is_sourced(body):
             self.linked = True
             for name in body.source_of(event.process):
+                # The first source stays the source: a record that is replayed has the name of the
+                # one that was written.
                 self.first.setdefault(name, (event.process, event.node_seq))
         if event.cause is not None and event.cause.process != event.process:
             self.linked = True
         if isinstance(body, NodeStarted):
             self.nodes[event.process] = f"{body.role} {body.node_id}"
+        # A node that has not said its id so far, and perhaps never will: a program that is observed
+        # by its log alone.
         elif isinstance(body, ProcessSpawned) and body.role != CLIENT:
             self.nodes.setdefault(body.started, "")
 
@@ -166,6 +173,7 @@ class _Chronicle:
         """Drops what lies beyond the horizon."""
         old = self.kept[: -self.horizon]
         holders: dict[str, int] = {}
+        # Of each scope the last gain beyond the horizon: who holds it now may have got it long ago.
         for number, event in enumerate(old):
             holders.update((scope, number) for scope in _gained(event))
         last = set(holders.values())
@@ -176,7 +184,10 @@ class _Chronicle:
         ]
         names = {name for event in self.kept for name in _names(event)}
         self.first = {name: ref for name, ref in self.first.items() if name in names}
+        # All that were in it are explained; what is read later gets places in the shortened list.
         self.place.clear()
+        # A horizon further, whatever was kept for good: with a fixed bound, a run of many faults
+        # would be shortened at each event.
         self.most = len(self.kept) + self.horizon
 
 
@@ -256,9 +267,12 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
     before = chronicle.kept[: chronicle.place[at]]
     past = _past(offending, because, before, chronicle)
     subjects = subjects_of(offending, because, before, chronicle.nodes, violation.facts)
+    # The offender is the first node among the writers, the violation's own event before its proof.
     nodes = [one.process for one in (offending, *because) if one.process in chronicle.nodes]
     offender = next(iter(nodes), offending.process)
     steps = [
+        # Where no event of the run says what it came from, nothing can tell who knew what, so
+        # nothing is said.
         Step(one, not chronicle.linked or _knew(one, offender, past))
         for one in choose(
             offending, because, before, past, subjects=subjects, nodes=chronicle.nodes
@@ -270,6 +284,8 @@ def _explain(violation: Broken, chronicle: _Chronicle) -> Explanation:
 def _knew(event: Event, offender: str, past: Mapping[str, int]) -> bool:
     """Whether an event is the offender's own or happened before what it did, or is one that the
     question is not asked of."""
+    # Within a process everything before is known. Of the harness's events the question has no
+    # sense.
     own = event.process == offender or isinstance(event.body, _OURS)
     return own or event.node_seq <= past.get(event.process, -1)
 
@@ -290,12 +306,15 @@ def _past(
 
     def follow(event: Event) -> None:
         cause = event.cause
+        # A request has no number at its receiver: it is found by its name, going backwards.
         if cause is not None and cause.request:
             awaited.add(("request", cause.process, cause.seq))
         elif cause is not None:
             add(cause.process, cause.seq)
         if is_sourced(event.body):
             for origin in event.body.came_from(event.process):
+                # The latest source lies behind us in the list, and is found on the way back; the
+                # first one was noted when it happened.
                 if origin.nearest is Nearest.LATEST:
                     awaited.add(origin.name)
                 elif origin.name in chronicle.first:
@@ -304,12 +323,15 @@ def _past(
     for event in (offending, *because):
         add(event.process, event.node_seq)
         follow(event)
+    # One pass backwards is enough, since `before` is in happens-before order: when an event is
+    # reached, all that it may have led to was seen.
     for event in reversed(before):
         if is_sourced(event.body):
             for name in event.body.source_of(event.process):
                 if name in awaited:
                     awaited.discard(name)
                     add(event.process, event.node_seq)
+        # It happened before the offending event, and so did whatever it came from.
         if event.node_seq <= past.get(event.process, -1):
             follow(event)
     return past

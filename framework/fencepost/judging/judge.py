@@ -121,6 +121,7 @@ class _Rule:
 
     def crash(self, error: Exception, where: str) -> None:
         """Stops the rule; only its first error is reported."""
+        # One error of a rule is enough: it will often fail at each event of the same kind.
         if self.tally.crashed:
             return
         name = type(self.rule).__name__
@@ -146,13 +147,17 @@ class _ByKeys:
         have been changed since."""
 
     def find(self, event: Event) -> tuple[Held, ...]:
+        # Most calls are answered by the first two lines: a rule about the whole run returns the
+        # same tuple for each event, and its state was found at the event before.
         keys: Any = self._keys(event)
         last, found = self._last
         if keys is last:
             return found
+        # `keys` may be a generator, which can be read once only.
         if type(keys) is not tuple:
             keys = tuple(keys)
         if len(keys) == 1:
+            # One key, as for most events: the tuple that is kept is returned as it is.
             found = self._held.get(keys[0]) or self._new(keys[0])
         else:
             found = tuple(held for key in keys for held in self._held.get(key) or self._new(key))
@@ -237,6 +242,8 @@ class Judge:
                 raise no_such("clause", rule.clause, clauses)
         self._clauses = clauses
         self._judged = sorted({rule.clause for rule in rules})
+        # A clause that binds another plane has no rule here, and a verdict all the same:
+        # `not-applicable`. So `_judged` above has the clauses of all rules.
         self._rules = [_Rule(rule) for rule in rules if clauses[rule.clause].judged_by(rule, plane)]
         self._plane = plane
         self._missed: dict[str, str] = {}
@@ -273,6 +280,8 @@ class Judge:
     def _route(self) -> None:
         """Finds the groups and calls for each kind of event; called again when a rule has
         crashed."""
+        # Cleared and filled, never replaced: `take` reads this dictionary in its loop. Rules that
+        # have crashed are left out, so an event costs nothing for them.
         self._dispatch.clear()
         for group in self._groups:
             for kind in {kind for one in group.rules if one.working for kind in one.rule.kinds}:
@@ -284,14 +293,23 @@ class Judge:
         position = self._position
         owed = self._unprinted.watched
         coming = iter(events)
+        # Local names: this loop runs once for each event, and its body once for each rule of the
+        # event.
         for event in coming if self._forfeited is None else ():
             body = event.body
+            # 1. Is anything promised still? If not, this event is judged by no rule.
             if type(body) in self._watched and self._forfeits(event):
                 break
+            # 2. What nodes owe. The set shrinks while events are taken: soon it is empty in most
+            # runs.
             if type(body) in owed:
                 self._unprinted.take(event)
+            # 3. The rules, by groups: the states that the event belongs to, then each rule with its
+            # own.
             for route in dispatch.get(type(body), _NO_ROUTES):
                 try:
+                    # Somebody else's code may raise anything here. Whatever the group's rules would
+                    # have seen of this event is lost, so none of them that reads the kind goes on.
                     by_keys = route.by_keys
                     found = route.find(event) if by_keys is None else by_keys.find(event)
                 except Exception as error:  # a plugin's own code may raise anything
@@ -302,6 +320,7 @@ class Judge:
                     for call in route.calls:
                         try:
                             state = states[call.number]
+                            # By identity: None, or an empty list, may be the state of a rule.
                             if state is UNBEGUN:
                                 state = self._start(call, held)
                             findings = call.handle(state, event, body)
@@ -309,6 +328,7 @@ class Judge:
                                 self._add(call.one, findings, position, event.at_ns)
                         except Exception as error:
                             self._crashed([call.one], error, event)
+            # 4. After the rules: which faults have no receipt so far.
             if type(body) in _RECEIPTS:
                 self._receive(body)
             position += 1
@@ -318,6 +338,8 @@ class Judge:
 
     def _forfeits(self, event: Event) -> bool:
         """Whether nothing is promised from an event on."""
+        # A forfeiture that raises stops its own rule, and excuses nothing: else a mistake in it
+        # would silence all rules.
         for rule, one in self._watched[type(event.body)]:
             try:
                 reason = one.take(event) if rule.working else ""
@@ -334,12 +356,15 @@ class Judge:
         body = event.body
         if isinstance(body, NodeStopped):
             self._stopped.add(event.process)
+        # A node that said that it ends itself may do so once all is lost. One that ends without a
+        # word has crashed, which no loss excuses.
         elif isinstance(body, ProcessExited) and body.ended in self._stopped and not body.expected:
             self._ended.append(body.ended)
 
     def _receive(self, body: Struct) -> None:
         """Notes a fault without a receipt, or its receipt."""
         if isinstance(body, FaultInjected) and not body.receipt:
+            # It missed so far; `fault.took_effect` takes it out again.
             self._missed[body.fault_id] = f"{body.fault} ({body.fault_id})"
         elif isinstance(body, FaultTookEffect):
             self._missed.pop(body.fault_id, None)
@@ -353,6 +378,8 @@ class Judge:
 
     def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
         for finding in findings:
+            # By its class, and not by isinstance: there is no subclass, and this is the most
+            # frequent call of all.
             if type(finding) is Exercised:
                 one.exercise(finding.evidence)
             else:
@@ -369,15 +396,22 @@ class Judge:
         """The verdicts, once no event is left."""
         until = end  # the end as rules see it; `end` itself decides whether the history is complete
         if self._forfeited is not None:
+            # For the rules the run ended at that event: a bound that would have passed later has
+            # not passed.
             until = replace(end, complete=False, ended_at_ns=self._forfeited[0].at_ns)
+        # Each rule's own end: it is incomplete only for rules that read a kind of which events are
+        # missing.
         ends = {
             id(one): until.as_read({kind_name(k) for k in one.rule.kinds}) for one in self._rules
         }
         for group in self._groups:
+            # First what a keeper stopped to judge, then the states that it still has.
             for number, excused in group.keeper.excused():
                 self._add(group.rules[number], (excused,), AT_END, until.ended_at_ns)
             for several in group.keeper.held():
                 for number, one in enumerate(group.rules):
+                    # In the order in which the states of this rule began, whatever the keeper's
+                    # order is. A state that never began has 0, and is passed over by `_end`.
                     for held in sorted(several, key=lambda held: held.began[number]):
                         self._end(one, held.states[number], ends[id(one)])
         forfeited: Forfeited | None = None
@@ -393,9 +427,12 @@ class Judge:
         for one in self._rules:
             seen = ends[id(one)]
             one.tally.lacks = seen.lacks if seen is not until else ""
+            # Known only now: any later event may have been the first of its kind.
             unseen = self._unprinted.lacks(one.rule.absence, self._release)
             if unseen:
                 one.unseen(unseen)
+            # A clause with several rules has one tally: a violation that one witness saw is one,
+            # though others saw nothing.
             tallies.setdefault(one.rule.clause, Tally()).merge(one.settled())
         return conclude(
             self._judged,
@@ -413,6 +450,7 @@ class Judge:
         try:
             found: Sequence[Finding] = one.rule.end(state, end)
             if self._forfeited is not None:
+                # One excuse for a clause, by the first rule that had judged anything of it.
                 self._excused.setdefault(one.rule.clause, one)
                 found = [finding for finding in found if not isinstance(finding, Undecided)]
             self._add(one, found, AT_END, end.ended_at_ns)
@@ -439,6 +477,7 @@ def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
     """
     groups: dict[int, tuple[Any, list[_Rule]]] = {}
     for one in rules:
+        # By the id of the function, since a third party's function need not be hashable.
         together: Any = one.rule.keeper or one.rule.keys
         groups.setdefault(id(together), (together, []))[1].append(one)
     return [_group(several) for _, several in groups.values()]

@@ -64,6 +64,7 @@ class Follows:
         if self.numbers is None:
             return self.of(facts)
         own = self.numbers(facts)
+        # All of its numbers must be affected: a loss of more than the finding explains is new.
         inside = own and numbers and numbers[0] <= own[0] <= own[1] <= numbers[1]
         return bool(inside) and self.of(facts)
 

@@ -54,11 +54,15 @@ class Unprinted:
         """Takes an event of a watched kind."""
         body = event.body
         kind = type(body)
+        # The kind was printed, by whichever node: it is heard in this run, and never owed again.
         self._owed = tuple(one for one in self._owed if one.kind is not kind)
         for one in self._owed:
             shows = one.by.get(kind)
+            # An obligation alone is not enough: the kind may still come, also after the event that
+            # obliged.
             if shows is not None and one not in self._obliged and shows(body):
                 self._obliged.add(one)
+        # The same set, changed in place: the judge holds it.
         self.watched.clear()
         for one in self._owed:
             self.watched.add(one.kind)

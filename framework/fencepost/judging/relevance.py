@@ -77,20 +77,27 @@ def subjects_of(
     `nodes` maps the process of a node to the scope of its own id, empty if it has given none. A
     fact that lists several scopes is the background: of all members that lack something, say,
     the violation is about the one that stands by itself."""
+    # A process is no scope of authority. It is a way to a slot and to a node's own scope, below.
     stated = [one.words for one in facts.values() if isinstance(one, Scope)]
     own = {scope for scope in stated if not scope.startswith(_PROCESS)}
     processes = {*_named_processes(stated)}
+    # The proof's events as well: a client that observed a failure is not the node that failed, and
+    # the node's own event may be among them.
     for event in (offending, *because):
         concerned = list(_scopes(event))
         processes.update((event.process, *_named_processes(concerned)))
         own.update(scope for scope in concerned if not scope.startswith(_PROCESS))
+    # A node of which only a client reports wrote no event of the proof.
     processes |= {process for process in nodes if _is_stated(process, nodes[process], facts)}
+    # Clients have no slot of their own to be about.
     for process in processes & nodes.keys():
         own.update({_SLOT + slot_of(process), nodes[process]} - {""})
     holders: set[str] = set()
     for process, node in _holders(own, before):
         holders.add(node or nodes.get(process, ""))
         holders.add(_SLOT + slot_of(process) if process else "")
+    # What it is about itself is no mere holder: of its own scopes every change matters, and of a
+    # holder's only a loss.
     return Subjects(frozenset(own), frozenset(holders - own - {""}))
 
 
@@ -106,6 +113,7 @@ def _is_stated(process: str, node: str, facts: Facts) -> bool:
 def _holders(scopes: Iterable[str], before: Sequence[Event]) -> Iterable[tuple[str, str]]:
     """The newest holder of each scope, as a process, a node or both, where an event names one."""
     wanted = set(scopes)
+    # From the newest back, until every scope has its holder.
     for event in reversed(before):
         if wanted and changes_authority(event.body):
             for one in event.body.authority():
@@ -131,16 +139,21 @@ def _concerns(event: Event, subjects: Subjects) -> bool:
     """Whether an event of authority is about the subject of the violation."""
     body = event.body
     if isinstance(body, FaultInjected):
+        # A fault names processes or slots; `affected` asks for the slot of either.
         return any(subjects.affected(target) for target in body.targets)
     if isinstance(body, ProcessExited):
         return subjects.affected(body.ended)
     if isinstance(body, ProcessResumed):
         return subjects.affected(body.resumed)
     if isinstance(body, NodeStarted):
+        # A restart of its own slot: what the process before it had not stored is gone.
         return subjects.of_slot(event.process) and not event.process.endswith(_FIRST)
     if not changes_authority(body):
         return False
     return any(
+        # Three ways to bear on it: what the whole cluster depends on; its own scopes; and of those
+        # that held authority over these, what they lost. A node's own state (`OWN`) counts for its
+        # own slot only.
         one.wide
         or one.scope in subjects.own
         or (one.change is Change.LOST and one.scope in subjects.holders)
@@ -174,6 +187,8 @@ def choose(
     had stopped; then the newest other events: those about its own scopes before those about the
     cluster.
     """
+    # Events are taken in the order of how much they explain, until all lines are used: so each
+    # `take` below has a bound, and what comes first pushes out what comes later.
     healed = {e.body.fault_id: e for e in before if isinstance(e.body, FaultHealed)}
     chosen: dict[Ref, Event] = {}
 
@@ -192,18 +207,25 @@ def choose(
     others = [event for event in relevant if not isinstance(event.body, FaultInjected)]
     close = [event for event in others if not _wide(event)]
     distant = [event for event in others if _wide(event)]
+    # The proof itself, whatever room it takes.
     take(because, STEPS)
     turning = _Turning.of(because, [e for e in others if _turns(e, subjects)], before, nodes)
+    # Then what moved the authority the first time, what a later holder lacks, the newest turns, and
+    # what moved it next.
     moved = turning.moved()
     take(moved[:1], 1)
     take(turning.lacking(), 2)
     take(reversed(turning.turns), 2)
     take(moved[1:], 1)
+    # Then faults that only strike near: the newest that acts still, or else the newest of all.
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
+    # Heals of what was chosen: a process that was stopped acts again from there on.
     take(_heals(chosen.values(), healed), STEPS)
     take(_resumed(chosen.values(), before), _STRUCK)
+    # What is left goes to changes of authority: two of those that the whole cluster depends on are
+    # sure of a place, then come its own, then the rest.
     take(distant, 2)
     take(close, STEPS)
     take(distant, STEPS)
@@ -249,15 +271,19 @@ class _Turning:
         nodes: Mapping[str, str],
     ) -> _Turning:
         """`turns` are those that concern the violation, the newest first."""
+        # Without a proof there is no beginning, and no turn can be told from an earlier one.
         first_ns = min((event.at_ns for event in because), default=0)
         after = [event for event in reversed(turns) if because and event.at_ns > first_ns]
         if not after:
             return cls((), (), (), (0, 0), ())
         former = _former(after[0], before)
+        # One more holder than turns: the one before the first turn, then the one after each.
         holders = [
             frozenset(_parties(one, nodes)) - {""} if one else frozenset()
             for one in (former, *after)
         ]
+        # The proof before the first turn is what the first holder wrote: only that can be lacking
+        # later.
         last_ns = max(event.at_ns for event in because if event.at_ns <= after[0].at_ns)
         gained_ns = [0 if former is None else former.at_ns, *(event.at_ns for event in after)]
         return cls(after, holders, gained_ns, (first_ns, last_ns), list(_faults(before)))
@@ -268,14 +294,20 @@ class _Turning:
         the newest that had struck that holder since it was one: a server that was killed may be
         deposed though it is back."""
         found = []
+        # Each turn with the holder before it, so the last holder is in no pair.
         for turn, held, gained_ns in zip(self.turns, self.holders, self.gained_ns, strict=False):
             acting = [
+                # The key of the choice: a fault that acted as the turn came before one that was
+                # over; then the one that took most; then the newest.
                 (turn.at_ns <= _ended_ns(fault), fault.takes(held), fault.began_ns, event)
                 for event, fault in self.faults
                 if fault.began_ns <= turn.at_ns
                 and fault.takes(held)
                 and (
                     turn.at_ns <= _ended_ns(fault)
+                    # A fault that is over counts only if it acted upon the holder itself, since
+                    # that was one: a holder that was killed may be deposed for it though it is
+                    # back.
                     or (gained_ns <= fault.began_ns and not fault.directions)
                 )
             ]
@@ -293,8 +325,11 @@ class _Turning:
             if fault.began_ns <= until_ns
             and since_ns <= _ended_ns(fault)
             and any(
+                # The later holder itself was stopped or down, or its way from the first holder was
+                # affected.
                 fault.hits(slot) or any(fault.between(slot, one) for one in first[0])
                 for slots in later
+                # The first holder lacks nothing that it wrote itself.
                 for slot in slots - first[0]
             )
         ]
@@ -383,6 +418,7 @@ def _newest_first(
         record = shared_record(event) or _reported(event)
         if record is not None:
             # Going backwards, the first report comes last: it replaces the others.
+            # The first report stands for all: it takes the place of the newest.
             if record in records:
                 found[records[record]] = event
             else:
@@ -400,6 +436,8 @@ def _reported(event: Event) -> Hashable | None:
     """What third parties report alike: the same node has gained the same in the same epoch."""
     body = event.body
     changes = tuple(body.authority()) if changes_authority(body) else ()
+    # A holder's own word is never taken for another one's. Without an epoch, two reports may be of
+    # two changes.
     if not changes or any(one.holder is not None or one.epoch < 0 for one in changes):
         return None
     return event.kind, tuple((one.scope, one.change, one.epoch, one.node) for one in changes)
@@ -409,6 +447,7 @@ def _matter(event: Event) -> tuple[object, ...]:
     body = event.body
     if changes_authority(body):
         for one in body.authority():
+            # With the process: two processes may renew each its own.
             if one.matter:
                 return one.matter, event.process
     return event.process, event.node_seq

@@ -105,6 +105,8 @@ class Scenes:
     def take(self, position: int, event: Event) -> None:
         """Keeps an event, if anything may be asked of it."""
         body = event.body
+        # A wanted event of a kind that findings read is kept in both tables: it may be the trace of
+        # another violation.
         kept = type(body) in self.kinds
         if kept or event.ref in self.wanted:
             place = Place(position, event)
@@ -119,11 +121,14 @@ class Scenes:
                     arguments=_arguments(body.arguments),
                     targets=body.targets,
                     began_ns=began_ns(event),
+                    # Without a receipt it is not effective so far; `fault.took_effect` may come.
                     effective=body.receipt,
                 )
             case FaultTookEffect() if body.fault_id in self.faults:
                 self.faults[body.fault_id].effective = True
             case FaultHealed() if body.fault_id in self.faults:
+                # When the heal was measured, not when it began: until then the fault may have
+                # acted.
                 self.faults[body.fault_id].ended_ns = event.at_ns
             case Administered():
                 asked = _arguments(body.arguments)
@@ -136,6 +141,8 @@ class Scenes:
         if place is None:
             return None
         evidence = [self.places[one] for one in broken.because if one in self.places]
+        # Evidence may stand behind the violation's own event, as where something was not well for
+        # some time after a heal.
         last = max((place, *evidence), key=lambda one: one.position)
         return Scene(broken, place, last, self)
 
@@ -200,6 +207,8 @@ class Scene:
     ) -> Iterator[Strike]:
         from_ns, until_ns = self.place.event.at_ns, self.last.event.at_ns
         for one in strikes:
+            # From the violation's event backwards, and from its last evidence forwards: a fault
+            # that began while the violation went on may be its cause.
             over = one.ended_ns is not None and one.ended_ns + within_ms * MS < from_ns
             if one.name in names and one.effective and one.began_ns <= until_ns and not over:
                 yield one
@@ -212,6 +221,7 @@ class Scene:
         began_ns = 0 if since is None else since.began_ns
         for one in self._scenes.of_kind.get(kind, ()):
             event, age_ns = one.event, self.last.event.at_ns - one.event.at_ns
+            # By position, since two events may have one time.
             late = one.position > self.last.position or one.position == self.place.position
             old = bool(within_ms) and age_ns > within_ms * MS
             if not late and not old and began_ns <= event.at_ns:

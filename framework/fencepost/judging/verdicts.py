@@ -189,10 +189,13 @@ class Tally:
             self.exercised[by] = self.exercised.get(by, 0) + count
         self.violated += other.violated
         self.first_ns = min(self.first_ns, other.first_ns)
+        # By position, with a tie broken by the event and its sentence: the result is the same in
+        # whichever order tallies are merged.
         both = sorted([*self.violations, *other.violations], key=_place)
         self.violations = both[:VIOLATIONS_KEPT]
         self.undecided += other.undecided
         self.follow |= other.follow
+        # Sorted for the same reason.
         self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
         self.excused += other.excused
         self.excuses = sorted({*self.excuses, *other.excuses})[:MESSAGES_KEPT]
@@ -259,6 +262,7 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
     outcome, reason = _weigh(tally, end, missed)
     violations: tuple[Broken, ...] = ()
     if outcome is Outcome.VIOLATED:
+        # Findings at the end of the run come last (`AT_END`).
         violations = tuple(broken for _, broken in sorted(tally.violations, key=_place))
         words = {broken.evidence for broken in violations}
     else:
@@ -278,6 +282,8 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
 def _follows(tally: Tally, verdicts: Mapping[str, Verdict]) -> str:
     """The violated clause that explains all that is undecided of another one; empty if none
     does."""
+    # One clause has to explain everything that is undecided. An empty name among them is a finding
+    # that nothing explains.
     explaining = {*tally.follow}
     clause = explaining.pop() if len(explaining) == 1 else ""
     known = verdicts.get(clause)
@@ -299,23 +305,36 @@ def _until(end: RunEnd) -> str:
 
 
 def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, str]:
+    # The order is that of the table in docs/explanation/judging.md; the first that is there
+    # decides.
+    #
+    # A violation outweighs everything: what the events prove stays proven, whatever else is
+    # missing. Found later than a link may have failed without a fault, it may be that link's doing.
     if tally.violated and tally.first_ns < end.doubtful_from_ns:
         return Outcome.VIOLATED, _excuses(tally)
     if tally.violated:
         return Outcome.UNKNOWN, (
             f"{tally.violated} violations were found since a link may have failed: {end.lacks}"
         )
+    # From here on nothing was violated, and the question is whether enough was seen to say that it
+    # held.
     if tally.crashed:
         return Outcome.UNKNOWN, tally.crashed
+    # A run that was cut short has every event until then. A damaged history may lack any, in the
+    # middle too: so only the first can show that a promise held for a time.
     cut_short = not (end.complete or end.damage)
     if tally.lacks or not (end.complete or cut_short):
         return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks or end.lacks}"
+    # Something waited for an event that never came, or could not be told.
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
+    # Before the missed faults: a clause that was exercised has been tried, whatever some fault did
+    # not do.
     if tally.exercised:
         return Outcome.HOLDS, "; ".join(filter(None, (_until(end), _excuses(tally))))
     if cut_short:
         return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
+    # Nothing exercised the clause, and a fault that was to do so may not have taken effect.
     if missed:
         return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
     return Outcome.NOT_EXERCISED, _excuses(tally)
@@ -342,6 +361,7 @@ def conclude(
         else:
             why = clause.unbound(plane) if clause.applies_on(plane) else ""
             verdicts[clause_id] = Verdict(Outcome.NOT_APPLICABLE, 0, None, clause.says, why)
+    # A second pass, since a clause may follow from one that comes later in the alphabet.
     for clause_id, verdict in verdicts.items():
         tally = tallies.get(clause_id)
         if tally is not None and tally.undecided and verdict.verdict is Outcome.UNKNOWN:
