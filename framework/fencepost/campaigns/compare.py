@@ -118,6 +118,8 @@ class Row(Struct, frozen=True, kw_only=True):
     def differs(self) -> bool:
         """Whether the intervals of two systems have no share in common."""
         intervals = [one for one in self.shares.values() if one.of]
+        # The largest lower end lies above the smallest upper end, so these two have nothing in
+        # common.
         return bool(intervals) and max(i.low for i in intervals) > min(i.high for i in intervals)
 
 
@@ -286,6 +288,8 @@ def _one_schedule(
 ) -> Sequence[Trial]:
     """The runs of all systems with one schedule, the first of which records it if none is
     planned."""
+    # The systems take turns as the first one, against which the schedule is drawn: its state shapes
+    # the draws, and this must not favour one system.
     first = number % len(wanted.specs)
     trials: list[Trial] = []
     for spec in (*wanted.specs[first:], *wanted.specs[:first]):
@@ -294,6 +298,7 @@ def _one_schedule(
         folder = new_folder(out, label)
         if planned is None:
             conducted = run_one(seeded, plugins, folder, wanted.span_ms, wanted.offered)
+            # The cluster did not get ready, so there is no schedule that the others could follow.
             if conducted.result is None:
                 return [_trial(conducted, spec.system.name, number)]
             # A run in which no fault was drawn records none.

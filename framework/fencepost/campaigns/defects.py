@@ -217,9 +217,11 @@ class Searcher:
             f"{defect.name}: searched for, in the suites and in at most "
             f"{counted(budget.seeds, 'random schedule')} of {budget.span_ms // 1000} s"
         )
+        # The suites' tests of its clauses first: they are made to exercise them.
         self._by_suites(search)
         for seed in range(1, self.budget.seeds + 1):
             search.wall_s = (now_ns() - began_ns) / SECOND
+            # Before a run, never within one: a run that is cut short would show nothing.
             if search.found or search.wall_s > self.budget.wall_s:
                 break
             search.seeds = seed
@@ -298,6 +300,8 @@ class Searcher:
         )
         search.virtual_s += _lasted_s(folder)
         search.reported_by = tuple(dict.fromkeys((*search.reported_by, *violated)))
+        # Only a clause that the defect breaks finds it: others may be violated by what follows from
+        # it.
         if not set(violated) & set(search.defect.breaks):
             shutil.rmtree(folder.path)
 

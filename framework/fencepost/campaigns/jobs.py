@@ -36,15 +36,19 @@ def done(
     With one job, actions take place in this process. Otherwise results are pickled. Raises what an
     action raises, and EnvironmentFailed for a process that died; the others are ended then.
     """
+    # Without a second process: what the action raises is raised here as it is.
     if jobs == 1:
         yield from ((place, action(item)) for place, item in enumerate(items))
         return
     running: dict[Connection, tuple[int, BaseProcess]] = {}
+    # Reversed, since `pop` takes from the end.
     waiting = list(enumerate(items))[::-1]
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 place, item = waiting.pop()
+                # A new process for each item, forked only when its turn comes: it sees what this
+                # one knows by then.
                 theirs, process = _started(action, item)
                 running[theirs] = place, process
             for ended in wait(list(running)):
@@ -55,6 +59,8 @@ def done(
                 yield place, result
     finally:
         for connection, (_, process) in running.items():
+            # The caller has stopped listening, or an action has raised: nobody needs the other
+            # results.
             process.terminate()
             process.join()
             connection.close()
@@ -66,6 +72,7 @@ def _started(action: Callable[[Item], Result], item: Item) -> tuple[Connection, 
     forked = multiprocessing.get_context("fork")
     process = forked.Process(target=_carry_out, args=(action, item, theirs), daemon=True)
     process.start()
+    # Only the child has the sending end from here on: if it dies, reading ends instead of waiting.
     theirs.close()
     return ours, process
 
@@ -78,6 +85,8 @@ def _carry_out(action: Callable[[Item], Result], item: Item, to: Connection) -> 
         except Exception as error:
             try:
                 answer = pickle.dumps((False, error))
+                # Some errors can be pickled and not read again, such as those with a constructor of
+                # their own. Found here, the traceback can still be sent in place of the error.
                 pickle.loads(answer)
             except Exception:  # an error that cannot be sent
                 answer = pickle.dumps((False, RuntimeError(traceback.format_exc())))

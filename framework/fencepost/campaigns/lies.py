@@ -133,8 +133,10 @@ class Truth:
             for name in kind.__struct_fields__:
                 seen = values.setdefault((kind, name), [])
                 value = getattr(event.body, name)
+                # Values of the same history: one that no run has would be noticed for that alone.
                 if len(seen) < VALUES_KEPT and value not in seen:
                     seen.append(value)
+        # In the order of names, so the same seed draws the same lies.
         for kind in sorted(slots, key=kind_name):
             if not self._concerned(kind):
                 continue
@@ -148,6 +150,7 @@ class Truth:
     def judged(self, lie: Lie) -> tuple[Sequence[str], bool]:
         """The clauses that a lie violates, and whether it took the hold from any."""
         clauses = self._concerned(lie.kind)
+        # Only the rules that read the kind: no other clause can change.
         rules = [rule for rule in self.promises.rules if rule.clause in clauses]
         altered = (said for event in self.events if (said := lie.applied(event)) is not None)
         found = {
@@ -156,6 +159,8 @@ class Truth:
         before = {clause: self.verdicts.verdicts[clause].verdict for clause in found}
         other = [clause for clause in found if found[clause] is not before[clause]]
         violated = [clause for clause in other if found[clause] is Outcome.VIOLATED]
+        # A clause that held, and now is unknown or not exercised: the lie was not contradicted, and
+        # yet something was missed.
         doubted = not violated and Outcome.HOLDS in [before[clause] for clause in other]
         return violated, doubted
 
@@ -200,6 +205,7 @@ def _drawn(
         return Lie(slot=slot, kind=kind, field=name, how="withheld")
     first = seen[0]
     ways: list[tuple[How, Any]] = [("other", one) for one in seen[1:]]
+    # Before int, since a bool is one.
     if isinstance(first, bool):
         ways = [("opposite", None)]
     elif isinstance(first, int):

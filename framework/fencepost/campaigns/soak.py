@@ -121,6 +121,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     @property
     def status(self) -> Status:
         """What the run comes to."""
+        # The first that is so: a violation stands whatever came later, and a run that was cut short
+        # explains why something is undecided.
         if not self.started:
             return Status.NOT_STARTED
         if self.violated:
@@ -224,6 +226,7 @@ def soak(
     known: Counts = {}
 
     def conduct(number: int) -> SoakRun:
+        # The seed alone distinguishes the runs, so one of them can be run again by itself.
         spec = replace(wanted.spec, seed=wanted.spec.seed + number)
         folder = new_folder(out, f"soak-{spec.seed}")
         preference = Preference(known, wanted.weights)
@@ -231,12 +234,15 @@ def soak(
             spec, plugins, folder, wanted.span_ms, wanted.offered, preference=preference
         )
         one = _result_of(conducted, spec.seed)
+        # A night may have hundreds of runs. What anybody may want to look at stays.
         if one.status is Status.CLEAN and not one.lost and not wanted.keep:
             shutil.rmtree(folder.path)
         return one
 
     for first in range(0, wanted.runs, wanted.jobs):
         numbers = range(first, min(first + wanted.jobs, wanted.runs))
+        # Once for each round: all its runs know the same, however they overlap, so a soak can be
+        # repeated.
         known = soaked.met()
         for _, one in done(conduct, numbers, wanted.jobs):
             soaked.runs.append(one)

@@ -194,12 +194,16 @@ class Cluster:
 
         def settled(view: View) -> bool:
             lost.clear()
+            # Each slot is replaced once: if the next process loses its id as well, the cluster has
+            # not recovered.
             lost.update(self._superseded(view) - replaced)
             return bool(lost) or not self.missing(view)
 
         condition = Condition(self.recovered.description, settled)
         lacks: tuple[str, ...] = ()
         while True:
+            # A bound of its own after each replacement: a process that has just started needs the
+            # whole of it.
             if self.runtime.advance(condition, self.runtime.now_ns() + bound_ms * MS) is None:
                 lacks = (*self.missing(self.runtime.view), *self._bypassing())
                 break
@@ -222,6 +226,8 @@ class Cluster:
         found: T | None = None
 
         def holds(view: View) -> bool:
+            # Kept from the view in which the condition came true: after the wait, later events may
+            # have removed it.
             nonlocal found
             found = find(view)
             return found is not None
@@ -241,6 +247,8 @@ class Cluster:
         if process is None:
             return
         self.runtime.signal(process, Signal.KILL)
+        # A slot holds one process, so the next one is started only once this one's end is in the
+        # history.
         ended = Condition(f"{process.name} to end", lambda view: process.name not in view.alive)
         self._await(ended, self.recovery_bound_ms)
         self.start(Node(slot))
@@ -254,6 +262,9 @@ class Cluster:
         event = self.runtime.advance(condition, began_ns + limit_ms * MS)
         if event is None:
             stalled_ms = stalled_since(self.runtime.events(), began_ns) // MS
+            # In vain, and the machine stood still for more than a tenth of the time: nobody can
+            # tell whether the condition would have come true. If it does come true, stalls do not
+            # matter.
             if stalled_ms * _STALL_SHARE > limit_ms:
                 waited = _in_vain(condition, limit_ms)
                 raise Inconclusive(f"{waited}, but processes stalled for {stalled_ms} ms of it")
@@ -276,6 +287,8 @@ def stalled_since(events: Sequence[Event], from_ns: int) -> int:
     stalls: dict[str, int] = {}
     for event in events:
         if isinstance(event.body, Stalled) and event.at_ns >= from_ns:
+            # The stalls of one process are added up. Of several processes the longest counts: they
+            # may have stood still at the same time.
             process = event.body.of or event.process
             stalls[process] = stalls.get(process, 0) + event.body.stalled_ns
     return max(stalls.values(), default=0)

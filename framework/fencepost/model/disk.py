@@ -72,6 +72,7 @@ def if_noexec(program: Path) -> str:
 
 def _free(path: Path) -> int | None:
     """How many bytes are free on the disk of a file that may not exist yet."""
+    # The file may not exist yet: then the first folder above it that does tells whose disk it is.
     for place in (path, *path.parents):
         try:
             state = os.statvfs(place)

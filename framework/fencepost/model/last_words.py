@@ -53,8 +53,10 @@ def last_words(text: str) -> str:
     if there is nothing but that.
     """
     best, rank = "", -1
+    # Without the usage text first: it follows the error of a bad option, and would hide it.
     for line in telling_lines(_USAGE.sub("", text)) or telling_lines(text):
         of_it = _rank(line[:_HEAD])
+        # The last line of the best rank: of two errors the later one is what ended the program.
         if of_it >= rank:
             best, rank = line, of_it
     words = " ".join(_STAMP.sub("", best, count=1).split())

@@ -60,6 +60,8 @@ class Receipt:
 
     true: bool
     evidence: str
+    # Three reasons for a receipt that is not true, which are not exclusive. They decide what is
+    # printed (`question`), and whether a later measurement may still find the fault (`unused`).
     unused: bool = False
     idle: bool = False
     unanswered: bool = False
@@ -115,6 +117,8 @@ class Condition:
     description: str
     holds: Callable[[View], bool]
 
+    # One condition, asked of one view: two waits one after the other would be met by two different
+    # moments.
     def __and__(self, other: Condition) -> Condition:
         return Condition(
             f"{self.description} and {other.description}",
@@ -335,6 +339,8 @@ class SeesBypass(Protocol):
 
 def check_at_rest(runtime: Runtime, slot: Slot) -> None:
     """Raises UsageError if a process runs in the slot, and uses its disk."""
+    # A disk that is copied or damaged below a process that uses it would have a content which no
+    # failure of a disk leaves.
     occupant = runtime.living(slot)
     if occupant is not None:
         raise UsageError(f"{occupant.name} is alive in {slot.name}: its disk is in use")
@@ -350,6 +356,8 @@ def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
 
     Raises UsageError for a malformed name, or a cluster without a slot for clients.
     """
+    # The name becomes part of file names, and of the process's name, in which `/` and `#` have a
+    # meaning.
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
         raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
     slots = layout.of(CLIENT)

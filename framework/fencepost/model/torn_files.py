@@ -13,6 +13,8 @@ def torn_files(paths: Iterable[str], files: str) -> Sequence[str]:
     the right: orders-*/*.log.
     """
     newest: dict[PurePosixPath, PurePosixPath] = {}
+    # In the order of names, so the last one of each folder stays: a log's newest file has the
+    # largest name.
     for path in sorted(map(PurePosixPath, paths)):
         if path.match(files):
             newest[path.parent] = path

@@ -60,15 +60,25 @@ class Holders:
             return
         for one in body.authority():
             reported = one.holder is None
+            # A late report of a former epoch. Applied, it would take the authority from its present
+            # holder.
             if reported and 0 <= one.epoch <= self._newest.get(one.scope, -1):
                 continue
+            # Three ways to name the holder: a third party names its node, an event names another
+            # process, or the writer is the holder itself.
             holder = view.process_of(one.node) if reported else one.holder or event.process
+            # No process has this name, or two have: it is not known who is meant, and nothing
+            # changes.
             if not holder:
                 continue
             epoch, current = self.of.get(one.scope, (-1, ""))
+            # Equal epochs count: a holder that renews has the same. Without an epoch, the newest
+            # word counts.
             if one.change is Change.GAINED and (one.epoch >= epoch or one.epoch < 0):
                 self.of[one.scope] = max(one.epoch, epoch), holder
+                # Kept after a loss, so that a late report of the lost epoch gives nothing back.
                 self._newest[one.scope] = max(one.epoch, self._newest.get(one.scope, -1))
+            # Only the present holder can lose it: a former one may hear late that it was deposed.
             elif one.change is Change.LOST and holder == current:
                 del self.of[one.scope]
 
@@ -109,6 +119,8 @@ class View:
         """event kind -> how often."""
         self.latest: dict[tuple[str, str], Event] = {}
         """(process, event kind) -> newest such event."""
+        # In this order for each event: a system's fold may ask `Holders`, which has the event
+        # already.
         kinds: tuple[type[Fold], ...] = (Holders, *folds)
         self._folds: dict[type[Fold], Fold] = {kind: kind() for kind in kinds}
 
@@ -119,6 +131,7 @@ class View:
         kind = kind_name(type(event.body))
         self.kinds[kind] += 1
         self.latest[event.process, kind] = event
+        # The view's own state first, so that every fold sees the event in it.
         handler = _HANDLERS.get(type(event.body))
         if handler is not None:
             handler(self, event, event.body)
@@ -132,6 +145,7 @@ class View:
         named = [
             process
             for process in self.alive
+            # A process of several roles has an id for each, and any of them names it.
             if str(self.ids.get((process, role), "")) == node_id and node_id
         ]
         return named[0] if len(named) == 1 else ""

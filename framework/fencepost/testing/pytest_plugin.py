@@ -125,6 +125,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = settings_of(config)
+    # Only a worker of xdist has this attribute. The exit code is the session's, so a worker decides
+    # none.
     worker: Mapping[str, str] | None = getattr(config, "workerinput", None)
     if worker is None:
         config.pluginmanager.register(SessionCode(), "fencepost-exit-code")
@@ -215,6 +217,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _check(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     marked = {clause for item in items for clause in clauses_of(item, {})}
     ours = [item for item in items if "fencepost_run" in getattr(item, "fixturenames", ())]
+    # A session without tests of Fencepost loads no plugin: it may only be installed beside another
+    # project's tests.
     if not marked and not ours:
         return
     plugins = _plugins(config)
@@ -241,6 +245,9 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     settings = request.config.stash[_SETTINGS]
     plugins = _plugins(request.config)
     system = plugins.system(settings.system)
+    # Three reasons to skip a test, before anything is started: it names other runtimes or systems;
+    # its clauses bind another plane; the system lacks something (`NotApplicable`), which its start
+    # tells.
     for mark in request.node.iter_markers("only"):
         if not {settings.runtime, settings.system.partition("@")[0]} & set(mark.args):
             pytest.skip(f"only {' and '.join(mark.args)}: {mark.kwargs['reason']}")
@@ -256,6 +263,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
     shape = fencepost_shape.over(settings.shape)
     spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
+    # From here on a failure names the folder and how to run the test again.
     folder = new_folder(settings.out, _label(request.node.name))
     write_whole(settings.out / LAST_SEED, f"{settings.seed}\n".encode())
     request.node.stash[_ATTEMPT].folder = folder
@@ -273,6 +281,7 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     except NotApplicable as lacking:
         pytest.skip(str(lacking))
     except EnvironmentFailed:
+        # The others would each take the whole limit of a start, and say the same.
         if starts.give_up(shape):
             times = len(starts.failed)
             request.session.shouldfail = f"{settings.system} did not start {times} times"
@@ -331,11 +340,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     try:
         value = yield
+    # The session is ending: nothing is judged, and `__exit__` of the run ends its processes.
     except pytest.exit.Exception:
         raise
+    # `pytest.fail` raises no Exception: pytest derives its outcomes from BaseException.
     except (Exception, pytest.fail.Exception) as error:
         _finish_failed(item, run, error)
         raise
+    # The body has passed. The run may still break a promise, which makes the test failed within its
+    # call.
     run.record(TestEnded(nodeid=item.nodeid, outcome="passed"))
     result = run.finish()
     if stalled := result.end.stalled_in_words:
@@ -346,6 +359,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         item.stash[_ATTEMPT].violated = isinstance(found, Violation)
         # The test's author needs the sentences, not the traceback of the plugin.
         raise found.with_traceback(None) from None
+    # Only after a pass: the disks of a failed run show what it left.
     run.folder.discard_data()
     return value
 
@@ -359,6 +373,7 @@ def _finish_failed(item: pytest.Item, run: Run, error: BaseException) -> None:
         run.finish().check()
     except (FencepostError, Violation) as found:
         item.stash[_ATTEMPT].violated = isinstance(found, Violation)
+        # A condition that was waited for in vain is both the test's error and the run's.
         if str(found) != str(error):
             error.add_note(str(found))
 

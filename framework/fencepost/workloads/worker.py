@@ -51,10 +51,13 @@ def run_worker(
         print(f"the worker's configuration cannot be read: {error}", file=sys.stderr)
         return 2
     recorder = Recorder.open(Path(config.events), config.run, config.process, kinds)
+    # The first event, by which others know that the worker works.
     recorder.record(about(chosen))
     try:
         with _stalls_recorded(recorder):
             why = work(config, chosen, recorder)
+    # The failure of a client is no failure of the run: it is recorded with its reason, then the
+    # end, so that the history is not taken for one that lacks this worker's last events.
     except Exception as error:
         recorder.record(ClientFailed(error=f"{type(error).__name__}: {error}", fatal=True))
         recorder.record(NodeStopped(reason="failed"))
@@ -80,6 +83,7 @@ def stop_requested() -> Signal:
 
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A thread, since reading blocks, and a daemon, since nothing ends it if the input stays open.
     Thread(target=await_end_of_input, name="standard input", daemon=True).start()
     return stopping
 
@@ -94,6 +98,8 @@ def _stalls_recorded(recorder: Recorder) -> Iterator[None]:
     over = Signal()
 
     def beat() -> None:
+        # The time between two beats is compared, not that of one wait: also a stop between them
+        # counts.
         woke_ns = now_ns()
         while not over.wait(BEAT_S):
             before_ns, woke_ns = woke_ns, now_ns()
@@ -107,4 +113,5 @@ def _stalls_recorded(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         over.set()
+        # Before the worker's last event: no stall may come behind it.
         thread.join()

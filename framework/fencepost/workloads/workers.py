@@ -124,6 +124,7 @@ class Workers:
         self, kind: str, options: Mapping[str, object], may_die: bool = False
     ) -> ClientSession:
         """Starts a worker named `kind-1`, `kind-2`, ... of the run's workload; as `start`."""
+        # Named in the order of their starts, so the names are the same in each run of a test.
         self._started[kind] = self._started.get(kind, 0) + 1
         name = f"{kind}-{self._started[kind]}"
         return self.start(ClientSpec(name, self.workload, options, may_die))
@@ -146,6 +147,8 @@ class Workers:
         hangs. Raises as `Cluster.eventually` does.
         """
         session.tell(command)
+        # Longer than the worker's own limit: it reports a time-out itself, which is an answer. Only
+        # a worker that hangs exceeds both.
         self.cluster.eventually(answered, limit_ms + END_LIMIT_MS)
 
     def await_end(self, sessions: Sequence[ClientSession], limit_ms: int = END_LIMIT_MS) -> bool:
@@ -159,6 +162,7 @@ class Workers:
         in_time = self._runtime.advance(ended, self._runtime.now_ns() + limit_ms * MS) is not None
         if not in_time:
             for session in sessions:
+                # Others of them may have ended in time.
                 if session.process in self._runtime.view.alive:
                     self._end_silent(session, limit_ms)
         self._running = [session for session in self._running if session.process not in names]
@@ -168,9 +172,11 @@ class Workers:
         """Ends a worker that did not end when it was asked to. What it waited for since its last
         event proves nothing about the cluster: it may have been stopped, or its library stuck."""
         process = session.process
+        # Its start counts as an event, so there is one for a worker that never recorded any.
         last_ns = max(e.at_ns for e in self._runtime.events() if _is_of(e, process))
         why = f"{process} did not end within {limit_ms} ms, and was ended"
         self._runtime.record(ClientFailed(error=why, fatal=True))
+        # A stall of its own: what it waited for in vain must accuse nobody.
         self._runtime.record(Stalled(stalled_ns=self._runtime.now_ns() - last_ns, of=process))
         self._silent.append(process)
         session.end()
@@ -183,6 +189,7 @@ class Workers:
     def drain(self) -> None:
         """Asks every worker to end and waits until each has; open operations are unknown."""
         running = tuple(self._running)
+        # All are asked first, then all are awaited: their ends take place side by side.
         for session in running:
             session.stop()
         self.await_end(running, END_LIMIT_MS)

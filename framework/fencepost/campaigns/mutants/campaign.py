@@ -104,6 +104,8 @@ class Campaign:
         Raises UsageError for a system that names no code.
         """
         every = self._every()
+        # By the seed alone, so that the same mutants are tried again after a rule or a test was
+        # added.
         return Random(f"{seed}/mutants").sample(every, min(count, len(every)))
 
     def at(self, places: Sequence[str]) -> Sequence[Mutation]:
@@ -138,6 +140,8 @@ class Campaign:
         tried: list[Mutant] = []
         with ExitStack() as ended, ThreadPoolExecutor(self.jobs) as pool:
             idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
+            # A process takes seconds to collect the tests: none is started for mutants that nothing
+            # reaches.
             reached = sum(bool(reach.of(number)) for number in range(len(mutations)))
             for _ in range(min(self.jobs, reached)):
                 idle.put(ended.enter_context(self.process({})))
@@ -175,13 +179,18 @@ class Campaign:
         """Tries one mutation under the tests and schedules that reach it, in one of the processes
         with the unchanged system, or in one of its own."""
         began_ns = now_ns()
+        # Only what reaches the changed place can notice it. A loop that no longer ends is noticed
+        # by its time.
         parts = {name: LIMIT_S + TIMES * seconds for name, seconds in reach.of(number).items()}
         changed = mutation.applied(_origin(mutation.module).read_bytes()).decode()
+        # What an import has executed cannot be changed afterwards: such a mutant needs a process in
+        # which its module is imported with the change.
         noticed = Noticed(by=LEFT, possible=not reach.at_import(number))
         if parts and noticed.possible:
             process = idle.get()
             noticed = process.ask(Trial(module=mutation.module, source=changed, parts=parts))
             idle.put(process)
+        # Also for a change that could not be made in the running process.
         if parts and not noticed.possible:
             with self.process({mutation.module: changed}) as process:
                 noticed = process.ask(Trial(parts=parts))
@@ -247,6 +256,7 @@ class Process:
     ) -> None:
         if error is not None:
             self._child.kill()
+        # Closes its input, which ends it, and reads the rest of its output, which could block it.
         self._child.communicate()
         self._folder.cleanup()
 
@@ -267,6 +277,7 @@ class Process:
             return msgspec.json.decode(answer, type=Noticed)
         last = self._printed.read_text(errors="replace").strip().splitlines()[-1:]
         ended = f"exit code {self._child.wait()}: {''.join(last)}"
+        # With the changed source, an end without an answer is the mutant's doing: it was noticed.
         if not self._changed:
             raise EnvironmentFailed(f"the process that tries mutants ended: {ended}")
         return Noticed(by=ended)

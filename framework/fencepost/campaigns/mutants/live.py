@@ -55,9 +55,13 @@ def replace_functions(module: ModuleType, source: str) -> bool:
     functions, or a function cannot take the code."""
     file = module.__file__
     assert file is not None
+    # 1. Which functions differ, by their code. A difference outside of functions, such as a
+    # constant of the module, would need the module to be executed again.
     changed = _changed(_compiled(Path(file).read_bytes(), file), _compiled(source, file))
     if changed is None:
         return False
+    # 2. Every function of the process with one of these codes: the module's own, methods, and those
+    # that decorators and closures have kept.
     functions = _every_function()
     found = [
         (one, now)
@@ -65,6 +69,8 @@ def replace_functions(module: ModuleType, source: str) -> bool:
         for one in functions
         if one.__code__ == was and one.__code__.co_filename == file
     ]
+    # 3. Each must be found, or the change would be without an effect, and count as not noticed.
+    # Code with other variables from outside cannot be given to an existing closure.
     if not {was for was, _ in changed} <= {one.__code__ for one, _ in found}:
         return False
     if any(one.__code__.co_freevars != now.co_freevars for one, now in found):
@@ -77,6 +83,7 @@ def replace_functions(module: ModuleType, source: str) -> bool:
 def _every_function() -> list[FunctionType]:
     """All functions of this process, those too that its garbage collector leaves alone."""
     frozen = gc.get_freeze_count()
+    # Frozen objects are in no list of the collector. They are frozen again afterwards.
     gc.unfreeze()
     found = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
     if frozen:
@@ -119,6 +126,7 @@ def _outside(code: CodeType) -> tuple[object, ...]:
     """What a module and its classes execute themselves."""
     texts = [one for one in code.co_consts if not isinstance(one, CodeType)]
     classes = [one for one in _inside(code) if not one.co_flags & inspect.CO_OPTIMIZED]
+    # By their words, since constants of different types may be equal: 1, 1.0 and True.
     own = (code.co_code, code.co_names, *map(repr, texts))
     return (own, *(_outside(one) for one in classes))
 

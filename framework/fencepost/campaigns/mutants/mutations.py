@@ -53,6 +53,8 @@ class Mutation:
 
     def applied(self, source: bytes) -> bytes:
         """The source with the change; every other line keeps its number."""
+        # A change that takes fewer lines would move all code below it, and a traceback would name
+        # wrong lines.
         padding = "\n" * self.was.count("\n")
         now = self.now + padding if self.statement else self.now.replace("(", f"({padding}", 1)
         return source[: self.start] + now.encode() + source[self.end :]
@@ -63,6 +65,7 @@ def mutations_of(module: str, source: bytes) -> tuple[Mutation, ...]:
 
     Raises SyntaxError for a source that is not Python.
     """
+    # Where each line begins, in bytes: the parser gives columns in bytes, too.
     lines = [0]
     for line in source.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
@@ -100,6 +103,8 @@ def probed(source: bytes, mutations: Mapping[int, Mutation]) -> bytes:
             before, after = f"({REACHED}({number}{differs}) or (", "))"
         size = one.end - one.start
         # Where spans are nested, the text of the longer one is outside.
+        # At one place, openings come with the longest span first, and endings with the shortest
+        # first; endings sort before openings, since their key is below every negative size.
         inserted.append((one.start, -size, before.encode()))
         inserted.append((one.end, size - len(source), after.encode()))
     parts, reached = [], 0

@@ -37,6 +37,7 @@ class Reach(Struct, frozen=True):
 
     def of(self, number: int) -> Mapping[str, float]:
         """The parts that can notice this mutation, the shortest first, each with its seconds."""
+        # What an import executes, every part depends on: so each of them may notice.
         every = self.at_import(number)
         found = [one for one in self.parts if every or number in one.reached]
         found.sort(key=lambda one: one.seconds)
@@ -55,6 +56,7 @@ class Recorder:
 
     def reached(self, number: int, differs: Callable[[], object] | None = None) -> None:
         """Called by a probed source (`mutations.probed`)."""
+        # Once is enough: a place is reached in millions of steps, and this is called in each.
         if number not in self._reached and (differs is None or _true_or_raises(differs)):
             self._reached.add(number)
 
@@ -74,4 +76,5 @@ def _true_or_raises(differs: Callable[[], object]) -> bool:
     try:
         return bool(differs())
     except Exception:
+        # Evaluated, it raises: that is a difference, too.
         return True

@@ -104,16 +104,20 @@ class Forks:
         for line in self.requests:
             trial = msgspec.json.decode(line, type=Trial)
             if trial.module:
+                # In the server, before the fork: the functions must exist for their code to be
+                # replaced, and the next fork has the import already.
                 importlib.import_module(trial.module)
             server = os.getpid()
             child = os.fork()
             if child == 0:
+                # Else a mutant that never ends would outlive a command that was interrupted.
                 end_with(server)
                 self._prepare(trial, session)
                 return None
             _, status = os.waitpid(child, 0)
             if status:
                 self.answer(Noticed(by=_ended(os.waitstatus_to_exitcode(status))))
+            # Thousands of trials would fill the disk with runs.
             shutil.rmtree(self.out, ignore_errors=True)
         return True
 
@@ -125,6 +129,8 @@ class Forks:
         self.recorder.begin(part)
         assert self.trial is not None
         if self.trial.parts is not None:
+            # A limit of the processor's time, not of the clock: a busy machine makes no mutant
+            # slow. It counts from the fork's beginning, so what was used so far is added.
             _, most = resource.getrlimit(resource.RLIMIT_CPU)
             used = resource.getrusage(resource.RUSAGE_SELF)
             limit_s = used.ru_utime + used.ru_stime + self.trial.parts[part]
@@ -136,7 +142,9 @@ class Forks:
         self.answers.flush()
 
     def _prepare(self, trial: Trial, session: pytest.Session) -> None:
+        # For a mutant that waits without using the processor.
         signal.alarm(self.setting.wait_s)
+        # A process that is ended by a limit would write its memory to the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         self.trial = trial
@@ -148,6 +156,7 @@ class Forks:
             by_name = {item.nodeid: item for item in session.items}
             schedules = set(map(schedule, range(1, self.setting.seeds + 1)))
             self.lost = sorted(trial.parts.keys() - by_name.keys() - schedules)
+            # In the order of the trial, the shortest first: most mutants are noticed by the first.
             session.items[:] = [by_name[name] for name in trial.parts if name in by_name]
 
 
@@ -211,6 +220,7 @@ def _noticing_schedule(forks: Forks) -> str:
         folder = new_folder(forks.out, f"random-{seed}")
         conducted = run_one(spec, plugins, folder, setting.span_ms, plugins.faults)
         broken = [c for c, v in verdicts_in(folder).items() if v.verdict is Outcome.VIOLATED]
+        # A cluster that does not recover has noticed the change as well.
         if broken or conducted.trouble:
             return f"{schedule(seed)}: {', '.join(broken) or conducted.trouble}"
     return LEFT
@@ -248,9 +258,11 @@ def main(argv: list[str]) -> int:
         if forks.trial is not None:
             forks.answer(noticed)
         else:
+            # The owner waits for an answer to each of its requests, so each gets the reason.
             for _ in requests:
                 forks.answer(noticed)
     if forks.trial is not None:
+        # Without the exit handlers: they are the server's.
         os._exit(0)
     return 0
 

@@ -43,6 +43,7 @@ class Hold:
 
     def matches(self, message: bytes) -> bool:
         """Whether a message, without its length, is one of those that are counted."""
+        # As much as the toxic keeps of a message that it has to decide on, so both choose alike.
         inspected = message[:INSPECTED_BYTES]
         return message.startswith(self.prefixes) and (
             not self.containing or any(part in inspected for part in self.containing)
@@ -50,6 +51,7 @@ class Hold:
 
     def chooses(self, number: int) -> bool:
         """Whether the `number`th message that matched, counted from 1, is chosen."""
+        # With `skip` 1 and `first` 1, the second message is chosen, and none after it.
         return number > self.skip and (not self.first or number <= self.skip + self.first)
 
 

@@ -120,6 +120,7 @@ class Layout:
         return tuple(
             s
             for s in self.slots
+            # Ids are unique within a role: two nodes of different roles may have one number.
             if s != slot and s.role == slot.role != CLIENT and s.node_id == slot.node_id
         )
 
@@ -128,6 +129,7 @@ class Layout:
         return [
             link
             for link in self.links
+            # A link carries both directions: what the source sends, and the answers.
             if not cut.isdisjoint({(link.source, link.target), (link.target, link.source)})
         ]
 
@@ -175,6 +177,7 @@ def majorities_ring(names: Sequence[str]) -> Cut:
     number, so that with three names nothing is cut.
     """
     n = len(names)
+    # How far each reaches on either side: with five names one neighbour each, so three with itself.
     reach = (n // 2 + 1) // 2
     return frozenset(
         (a, b)
