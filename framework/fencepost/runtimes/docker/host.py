@@ -185,8 +185,7 @@ class _Output:
         self._rest = b""
 
     def event(self, data: bytes) -> None:
-        # Only whole lines are written, so an events file never ends in the middle of an event, and
-        # the feed that follows it needs no case for that.
+        # Only whole lines are written, so an events file never ends in the middle of an event.
         whole, end, self._rest = (self._rest + data).rpartition(b"\n")
         if end:
             self._append(self._events, whole + end)

@@ -133,8 +133,7 @@ class ProcessRuntime:
         # Written before anything is started: a run that dies while it starts has a folder that says
         # what it was.
         folder.write_info(info)
-        # Everything below is closed in the opposite order, by `finish`. The recorder comes first,
-        # since the harness records what ends while the rest is closed.
+        # Everything that is opened below is closed in the opposite order, by `finish`.
         self._recorder = Recorder.open(own_events, folder.run, HARNESS, subject.kinds)
         finish.callback(self._recorder.close)
         name = subject.system.name
@@ -287,8 +286,7 @@ class ProcessRuntime:
         occupant = self._processes.living(slot.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
-        # Written down before it happens, like each act of a fault: `fault.injected` says what was
-        # done.
+        # No fault says what it did: `fault.injected` takes it from these notes.
         self.effects.started(slot)
         place = self.place(slot)
         command = resolving(self._launchable.command(place, self._subject.shape), place)
@@ -453,9 +451,9 @@ class ProcessRuntime:
             return
         self._closed = True
         # The steps of the end, in this order: ends that nobody asked for are taken in; the links
-        # are checked while the nodes that use them still run; clients finish; then everything is
-        # killed, and each end from there on is expected. A node that dies while its links are
-        # probed has died unexpectedly, and the links have not failed.
+        # are checked while the nodes that use them still run; clients are asked to finish; then
+        # everything is killed, and each end from there on is expected. A node that dies while its
+        # links are probed has died unexpectedly, and the links have not failed.
         with self._finish:
             try:
                 self._take_in()
@@ -498,8 +496,8 @@ class ProcessRuntime:
         wanted_s = min(limit_s, BEAT_S)
         self._waiting.select(wanted_s)
         woke_ns = now_ns()
-        # The harness is not slower than its machine: if it was woken late, the nodes may have stood
-        # still as well, and bounds in time are judged with this in mind.
+        # If the harness was woken late, its machine was busy or stood still, and so perhaps did the
+        # nodes: bounds in time are judged with this in mind.
         late_ns = woke_ns - since_ns - int(wanted_s * SECOND)
         if late_ns > STALL_NS:
             self._record(Stalled(stalled_ns=late_ns))
