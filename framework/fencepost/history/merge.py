@@ -138,8 +138,7 @@ class Examiner:
                 self.unended.setdefault(started)
             case ProcessExited(ended=ended):
                 self.unended.pop(ended, None)
-            # Its last event is the end in its own words; the end that the harness saw may have come
-            # too late to be recorded.
+            # Its last event, in its own words: nothing of this process is missing behind it.
             case NodeStopped():
                 self.unended.pop(process, None)
             # Nobody knows which kinds are missing, so every rule may lack something.

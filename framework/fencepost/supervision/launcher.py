@@ -298,7 +298,7 @@ def tail(log: Path, lines: int = _LAST_LINES) -> str:
     log."""
     try:
         with log.open("rb") as file:
-            # Only the end is read: a node that logs every request has written gigabytes.
+            # Only the end is read: a node that logs every request may have written gigabytes.
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")

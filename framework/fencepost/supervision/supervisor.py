@@ -217,9 +217,8 @@ class Supervisor:
             else:
                 answer = self._signal(request["name"], request["signal"])
         finally:
-            # The child has a copy of its own. One that stayed open here would keep a client's input
-            # open after the harness has closed its end, and the client would never be asked to
-            # finish.
+            # The child has a copy of its own. If the reading end of a client's input stayed open
+            # here, a command to a client that has ended would seem to succeed.
             for descriptor in descriptors:
                 os.close(descriptor)
         self._send({"id": request["id"], **answer})
