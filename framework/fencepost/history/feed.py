@@ -45,6 +45,7 @@ class Tail:
             file.seek(self._offset)
             come = file.readall()
         self._offset += len(come)
+        # The line after the last end is not finished, and may never be.
         *whole, self._rest = (self._rest + come).split(Codec.LINE_END)
         events = []
         for line in whole:
@@ -68,6 +69,8 @@ class Feed:
         self._own = own.name
         self._tails: dict[str, Tail] = {}
         self._notify = notices()
+        # One watch of the folder, and none for each file: a file that a process makes later is
+        # noticed, too.
         self._notify.add_watch(folder, flags.CREATE | flags.MODIFY)
         self.damage: list[str] = []
         """A sentence for every line that is not an event."""
@@ -84,10 +87,12 @@ class Feed:
         """
         changed: set[str] = set()
         for notice in self._notify.read(timeout=0):
+            # The kernel has dropped notices, so any file may have grown.
             if notice.mask & flags.Q_OVERFLOW:
                 changed.update(path.name for path in self._folder.iterdir())
             else:
                 changed.add(notice.name)
+        # What this process records itself it has applied already.
         changed.discard(self._own)
         timed: list[tuple[int, Event]] = []
         for name in sorted(changed):
@@ -95,6 +100,8 @@ class Feed:
                 self._tails[name] = Tail(self._folder / name, self._codec)
             latest = 0
             for event in self._tails[name].read(self.damage):
+                # Within a file the order is that of the numbers, whatever the times are: an event
+                # is never sorted before an earlier one of its process.
                 latest = max(latest, event.at_ns)
                 timed.append((latest, event))
         timed.sort(key=lambda pair: pair[0])

@@ -88,6 +88,8 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
 
 REDACTED = "<redacted>"
+# By the name, since a value tells nothing. `key` and `users` only as the last word of a name: a
+# setting such as `key.serializer` is none.
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|private|jaas|(^|[._-])(users|key)$")
 """What the name of a setting contains whose value is a secret."""
 
@@ -111,6 +113,7 @@ def info_of(
     """The contents of run.json for a run that begins now, without secrets; `tools` are the versions
     of other programs."""
     system, shape = subject.system, subject.shape
+    # The version of the system stands under its family's name: known findings are looked up by it.
     known = dict(tools or {})
     if isinstance(system, Versioned):
         known[system.name.partition("@")[0]] = system.version
@@ -152,6 +155,9 @@ def mode_below(parent: Path) -> int:
     that its group shares what is in it: then the group may read.
     """
     try:
+        # The bit passes to folders that are made in a folder with it, so a project that is shared
+        # with a group would share its runs as well. `new_folder` takes it from the folder of runs
+        # that it makes.
         shared = parent.stat().st_mode & stat.S_ISGID
     except OSError:
         shared = 0
@@ -229,12 +235,14 @@ def _check(info: RunInfo) -> None:
     files, and absurd numbers and times."""
     for slot in info.slots:
         also = [role for role, _ in slot.also]
+        # These become names of files: one with `..` or `/` in it would lead out of the folder.
         for name in (slot.name, slot.role, *also):
             if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
                 raise ValueError(f"the name {name!r} of a slot is not words joined by '-'")
         ids = [node_id for _, node_id in slot.also]
         if not all(-1 <= node_id < 1 << 31 for node_id in (slot.node_id, *ids)):
             raise ValueError(f"an id of the slot {slot.name} is out of bounds")
+    # A replay lays out as many nodes as this says: a foreign folder must not ask for a million.
     numbers = {**info.counts, **{slot.name: slot.index for slot in info.slots}}
     for name, number in numbers.items():
         if not 0 <= number <= _MOST_OF_A_KIND:
@@ -242,6 +250,7 @@ def _check(info: RunInfo) -> None:
     if not 0 <= info.clock_origin_ns <= _LATEST_NS:
         raise ValueError(f"clock_origin_ns is {info.clock_origin_ns}, not 0 to {_LATEST_NS}")
     try:
+        # A time may have the form of one, and lie outside of what the calendar of UTC can express.
         datetime.fromisoformat(info.started_at).astimezone(UTC)
     except (ValueError, OverflowError) as wrong:
         raise ValueError(f"started_at is no time in UTC: {wrong}") from wrong
@@ -365,6 +374,8 @@ class RunFolder:
         path = self.path / "run.json"
         try:
             text = content(self.path, path)
+            # The version first, alone: a newer folder is refused by name, and not for a field that
+            # is unknown here.
             known = decoded(text, _Layout)
             for what, found, newest in (
                 ("layout", known.layout, LAYOUT_VERSION),

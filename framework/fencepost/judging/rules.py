@@ -110,6 +110,8 @@ class Rule(Generic[S]):
         super().__init_subclass__()
         own: dict[type[Struct], str] = {}
         for name, method in vars(cls).items():
+            # Two handlers of one kind would depend on their order, which nobody sees. One method
+            # for several kinds is fine, and a subclass may replace a handler of its base.
             for kind in method.kinds if isinstance(method, _On) else ():
                 if own.setdefault(kind, name) != name:
                     raise TypeError(f"{cls.__name__} handles {kind.__name__} twice")
@@ -124,6 +126,8 @@ class Rule(Generic[S]):
     def keys(event: Event) -> Iterable[Key]:
         """The keys that an event belongs to; none if the rule ignores it. Rules with the same
         function are asked together."""
+        # By that function and not by a constant: rules are grouped by their `keys` function, so all
+        # rules about the whole run are one group.
         return whole_run(event)
 
     def start(self, key: Key, shared: Shared) -> S:
@@ -141,6 +145,7 @@ class Rule(Generic[S]):
         self, by: Callable[[Sequence[Any]], Keeper], reads: frozenset[type[Struct]]
     ) -> Rule[S]:
         """The same rule, whose states a keeper keeps. The keeper reads these kinds, too."""
+        # A copy: the rule itself may be registered without a keeper elsewhere.
         rule = copy(self)
         rule.keeper, rule.reads = by, self.reads | reads
         return rule
@@ -204,6 +209,7 @@ class Clause:
     def binds(self, plane: str) -> bool:
         """Whether its rules judge systems of that plane."""
         declared = self.applies_on(plane)
+        # What a plane declares for itself is stronger than the planes that the clause names.
         if declared is not None:
             return declared.promise in (Promise.SAME, Promise.WITNESSED)
         return not self.planes or plane in self.planes
@@ -212,6 +218,9 @@ class Clause:
         """Whether a rule of this clause judges systems of that plane."""
         if not self.binds(plane):
             return False
+        # A rule that names planes judges on these alone. Where the promise is witnessed by other
+        # events, a rule without planes reads events that no node there writes: it would find
+        # nothing, or accuse.
         return plane in rule.planes if rule.planes or self.witnessed_on(plane) else True
 
     def witnessed_on(self, plane: str) -> bool:

@@ -56,6 +56,8 @@ def states_of(
     """The states of a slot now; `under` are the names of the faults that affect it."""
     process = view.newest.get(slot.name, "")
     alive = process in view.alive
+    # A slot may be in several states at once: a holder with a second process of its id, under a
+    # cut.
     found = [] if alive else [DOWN]
     if alive and isinstance(system, NamesStates):
         found += system.states_of(slot, view, layout)
@@ -76,6 +78,8 @@ def victims(
     named = {view.slot_of.get(target, target) for target in targets}
     if directions:
         ends = [frozenset(pair) for pair in directions]
+        # An isolation has one slot in each of its directions, which is the victim; its neighbours
+        # are at the other ends. A partition has none such, and then every slot is one.
         named &= frozenset.intersection(*ends) or named
     return [
         slot
@@ -91,6 +95,7 @@ def met(events: Iterable[Event]) -> Counter[Met]:
     waiting: dict[str, FaultInjected] = {}
     for event in events:
         match event.body:
+            # It reached nothing so far; the receipt may come while it acts.
             case FaultInjected() as body if not body.receipt:
                 waiting[body.fault_id] = body
             case FaultInjected() as body:
@@ -104,6 +109,7 @@ def met(events: Iterable[Event]) -> Counter[Met]:
 
 
 def _met(operation: str, states: Iterable[str]) -> set[Met]:
+    # A set: two victims in one state are one meeting.
     return {Met(operation, one.partition(WAS)[2]) for one in states}
 
 

@@ -51,9 +51,12 @@ class DefaultFaultChooser:
         planned = menu[random.randrange(len(menu))](random, victim, moment, for_ms)
         if planned is None:
             return None
+        # A fault of links needs links that answer, so none of a slot whose links were healed just
+        # now. A fault of a process needs only that the slot is free.
         taken = moment.affected | (moment.mending if planned.ends else frozenset())
         if planned.alone and moment.affected:
             return None
+        # A link has a receipt only if processes run at both ends.
         living = all(moment.view.newest.get(n) in moment.view.alive for n in planned.ends)
         return None if planned.victims & taken or not living else planned
 
@@ -62,6 +65,7 @@ def _victim(random: Random, moment: Moment, nodes: Sequence[str]) -> str:
     held = moment.view.of(Holders).of.values()
     slots = {moment.view.slot_of.get(process, "") for _, process in held}
     holders = sorted(slots & set(nodes))
+    # Most often a holder, since a fault of it takes something from the cluster.
     if holders and random.random() < AIMED:
         return holders[random.randrange(len(holders))]
     return nodes[random.randrange(len(nodes))]

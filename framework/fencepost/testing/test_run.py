@@ -166,6 +166,8 @@ class ResultCollector:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         # The exceptions that end a session are of the same family.
         stopped = isinstance(excinfo.value, pytest.Session.Interrupted)
+        # xdist ends a session at the first failure by the same exception as at an interrupt. A
+        # failure before it tells the two apart.
         failed = excinfo.type.__module__ == _XDIST and bool(self.codes)
         self.interrupted = not (stopped or failed)
         # Python may be interrupted in code without a line number, which pytest cannot print.
@@ -191,6 +193,8 @@ class ResultCollector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (failure := failure_in(report)) is not None:
             self.codes.setdefault(failure.code, failure.message)
+        # A test has three reports. That of its call counts; those of its set-up and teardown only
+        # if they failed or skipped it.
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
             self.tests.append(
@@ -203,6 +207,7 @@ class ResultCollector:
             expected = report.skipped and hasattr(report, "wasxfail")
             ran = Ran(report.nodeid, report.outcome, folder, expected)
             self.runs.append(ran)
+            # Pytest then ends after this test, in order.
             if self.stop_when(ran) and self._session is not None:
                 self._session.shouldfail = "found"
 
