@@ -133,6 +133,7 @@ def _unforeseen(error: BaseException) -> int:
 
 def _unread() -> int:
     """Ends a command whose output a program has stopped reading, such as `head`."""
+    # Python writes what is left in its buffer when it ends, and would print an error about that.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _failed("the standard output was closed before its end", EXIT_ENVIRONMENT)
 
@@ -153,6 +154,8 @@ def _signals() -> Iterator[None]:
     def raise_it(number: int, frame: FrameType | None) -> None:
         raise _Interrupted(signal.Signals(number).name)
 
+    # By default these end a program at once, without any `finally`: the supervisor would still end
+    # all processes, and the run would have no end in its history.
     before = {n: signal.signal(n, raise_it) for n in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

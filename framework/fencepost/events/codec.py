@@ -175,9 +175,15 @@ class Codec:
     def _decoded(self, line: bytes) -> Event:
         check_width(line)
         try:
+            # The usual case: one call decodes envelope and body, and checks the types of all
+            # fields.
             got = self._line.decode(line)
         except msgspec.ValidationError:
             got = None  # of an undeclared kind, of a former version, or no event
+        # The body once more, by itself: its kind may be unknown, which is no error, or it was
+        # written by a former version. A kind whose fields had other names may even decode without
+        # an error, as one whose new fields are optional: so each line of such a kind is looked at
+        # again.
         if got is None or type(got.body) in self._changed:
             got = self._any_line.decode(line)
             body = self._body(got.body)
@@ -200,9 +206,12 @@ class Codec:
             old = old_decoder.decode(raw)
             fields = {field: getattr(old, field) for field in old.__struct_fields__}
             return self.kinds[former.name](**fields)
+        # A known kind that did not decode: this raises the error that says which field is wrong.
         decoder = self._bodies.get(name)
         if decoder is not None:
             return decoder.decode(raw)
+        # Of a plugin that is not loaded here. The text is kept, so that writing the event again
+        # loses nothing.
         return Unrecognised(kind=name, raw=bytes(raw).decode())
 
 

@@ -13,6 +13,8 @@ of a regular expression would take longer than the rest of decoding."""
 
 def check_width(text: bytes) -> None:
     """Raises msgspec.DecodeError for a JSON text with an integer of more than 64 bits."""
+    # Nearly every line ends here. 19 digits in a row may also be part of a text or of a fraction,
+    # so what has them is decoded and looked at.
     if _WIDE in text.translate(_DIGITS):
         _check(msgspec.json.decode(text))
 

@@ -68,6 +68,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 def check_system(system: Any) -> None:
     """Raises UsageError, with the capability and the remedy, for a system that does not fit."""
     named = f"the system {getattr(system, 'name', repr(system))}"
+    # By the names of the members, since `isinstance` with a protocol says only yes or no.
     lacking = [name for name in members(System) if not hasattr(system, name)]
     if lacking:
         raise UsageError(f"{named} lacks {describe(lacking)}: fencepost.System needs them")
@@ -104,6 +105,7 @@ def _check_members(named: str, system: Any) -> None:
             )
     for capability in _ALL:
         for member in members(capability):
+            # `print` stands for a member that is not there: an optional capability need not be.
             function = not isinstance(vars(capability)[member], property)
             if function and not callable(getattr(system, member, print)):
                 raise UsageError(

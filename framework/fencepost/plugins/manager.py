@@ -88,6 +88,7 @@ class Plugins:
         self.rules = tuple(rule for offer in offers for rule in offer.rules)
         findings = _joined("known finding", ((o.plugin, o.known_findings) for o in offers))
         self.known_findings = tuple(findings.values())
+        # For its error alone: two plugins with one tag would read each other's events.
         _joined("event kind", ((o.plugin, _kinds_by_name(o.event_kinds)) for o in offers))
 
     @property
@@ -151,6 +152,8 @@ class Plugins:
         def make_report() -> Path:
             return Path(self.report(ReportRequest.of([run_folder], run_folder / "report")))
 
+        # The run is judged and its verdicts are written: no plugin's reporter may turn that into a
+        # failure.
         for impl in self._manager.hook.fencepost_run_judged.get_hookimpls():
             try:
                 _call(impl, run_folder=run_folder, make_report=make_report)
@@ -204,6 +207,8 @@ def load(extra: Mapping[str, object] | None = None, *, system: str = "") -> Plug
         with warnings.catch_warnings():  # what is loaded again warns again
             warnings.simplefilter("ignore", PluginWarning)
             others = load_from(found, extra or {})
+        # Of the packages that bring Fencepost's systems, those that no other plugin is in. If a
+        # plugin has imported one of them, it builds on it, and everything is loaded.
         packages = {one.module.partition(".")[0] for one in own} - {
             one.module.partition(".")[0] for one in found
         }
@@ -220,6 +225,8 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
     broken: dict[str, str] = {}
     for name, several in _sources(found, extra).items():
         try:
+            # In this order, so that the error is the first thing that is wrong: two plugins of one
+            # name; an import; a hook that does not exist; a value that does not fit.
             (module,) = _alone(several).values()
             manager.register(module(), name)
             manager.check_pending()
@@ -246,6 +253,8 @@ def _misfits(offers: Sequence[Offer]) -> Mapping[str, str]:
     """plugin -> why its offer does not fit to those of all plugins."""
     clauses = {name for offer in offers for name in offer.clauses}
     workloads = {name for offer in offers for name in offer.workloads}
+    # Against the offers of all plugins that are still there: a plugin may refer to what another one
+    # offers.
     found = {offer.plugin: _misfit(offer, clauses, workloads) for offer in offers}
     return {plugin: why for plugin, why in found.items() if why}
 

@@ -57,6 +57,8 @@ def failure_of(item: pytest.Item, call: pytest.CallInfo[Any], *, violated: bool)
     if call.excinfo is None:
         return None
     error, in_body = call.excinfo.value, call.when == "call"
+    # A promise that the run broke outweighs the error of the test, which may only have followed
+    # from it.
     if violated:
         code = EXIT_VIOLATED
     elif in_body and is_timeout(call.excinfo):
@@ -159,6 +161,7 @@ class SessionCode:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         failure = failure_in(report)
         if failure is not None:
+            # A test without a run is the project's own: it fails with 1, as pytest would have it.
             self.codes.add(failure.code if failure.own else EXIT_VIOLATED)
             if report.outcome == _RERUN:
                 self.overtaken.append(report.nodeid)
@@ -170,6 +173,8 @@ class SessionCode:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         failed = exitstatus == pytest.ExitCode.TESTS_FAILED
+        # Only these two ends are decided here: a usage error, or an interrupt, keeps pytest's own
+        # code.
         if failed or (exitstatus == pytest.ExitCode.OK and self.overtaken):
             session.exitstatus = decisive(self.codes)
 

@@ -117,6 +117,8 @@ def check_links(run: Run) -> None:
         )
     view = runtime.view
     occupied = {view.slot_of[process] for process in view.alive}
+    # A healthy link is set to be healthy: that changes nothing, and its receipt is an answered
+    # probe.
     for link in layout.links:
         if {link.source, link.target} <= occupied:
             receipt = runtime.set_links([link], HEALTHY)
@@ -286,7 +288,9 @@ class _HealedTwice:
 
         def heal() -> Receipt:
             if self.target_dies:
+                # A heal has to cope with a target that died meanwhile.
                 _kill(runtime, injected.targets)
+            # Faults promise that they may be healed twice (`Injected`).
             first, second = injected.heal(), injected.heal()
             return Receipt(
                 first.true and second.true, f"{first.evidence}; again: {second.evidence}"
@@ -338,6 +342,7 @@ def _works(process: str) -> Condition:
             for body in operations
             for one in body.client_operations()
         )
+        # More than its first event: a worker whose kinds record no operations has done something.
         return done or (not operations and len(bodies) > 1)
 
     return Condition(f"{process} to complete an operation", holds)

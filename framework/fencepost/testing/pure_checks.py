@@ -117,6 +117,8 @@ def check_rule(
 
 def _check_waits_for_nothing(rule: Rule[Any], *histories: tuple[Sequence[Event], RunEnd]) -> None:
     for events, end in histories:
+        # Cut off anywhere: a rule that waits for an event would say so behind the event that it
+        # waits from.
         for length in range(len(events) + 1):
             found = findings_of(rule, events[:length], replace(end, complete=False))
             assert not any(isinstance(one, Undecided) for one in found), (
@@ -155,6 +157,7 @@ def check_known_finding(
 def check_fault(make: Callable[..., Fault], **arguments: object) -> None:
     """A fault is made again from its own arguments, as replay makes it from a recorded schedule."""
     fault = make(**arguments)
+    # By way of JSON, as in schedule.json: a tuple comes back as a list there.
     plain = msgspec.json.decode(msgspec.json.encode(dict(fault.arguments())))
     again = make(**plain)
     assert again == fault, f"the fault {fault.name} is another one when made of {plain}"

@@ -120,6 +120,7 @@ def _seed(given: str, configured: int | None, out: Path) -> int:
     if given == LAST:
         given = _last_seed(out)
     if not given:
+        # From the kernel: the one draw that nothing repeats. From here on the seed decides.
         return int.from_bytes(os.urandom(4)) if configured is None else configured
     seed = seed_of(given)
     if seed is None:
