@@ -271,7 +271,7 @@ class Engine:
             return int(self._client.inspect_container(container)["State"]["Pid"])
 
     def kill(self, container: str, signal: int) -> bool:
-        """Sends SIGKILL; returns whether the container ran."""
+        """Sends a signal; returns whether the container ran."""
         try:
             self._client.kill(container, signal)
         except APIError as refused:
