@@ -133,6 +133,7 @@ class _Ends:
     # bell makes an end visible to its selector, which knows descriptors only.
     def note(self, end: Exit) -> None:
         with self._changed:
+            # Kept twice: `take` gives each end once, and `wait` may ask for it at any time.
             self._known[end.name] = end
             self._new.append(end)
             # After `close` a stream's thread may still report an end: the bell's number may belong
@@ -329,6 +330,8 @@ def _exit(name: str, engine: Engine, container: str, at_ns: int) -> Exit:
         code = engine.exit_code(container)
     except EnvironmentFailed:  # another call removed it, as at the end of every run
         return Exit(name, 0, signal.SIGKILL, at_ns)
+    # A program may also exit with such a code itself, as shells do for a child. It cannot be told
+    # apart here.
     killed_by = code - _SIGNALLED
     if killed_by in set(signal.Signals):
         return Exit(name, 0, killed_by, at_ns)
@@ -347,9 +350,12 @@ class DockerHost:
         try:
             self._engine = connect(os.environ, folder.run)
             self._finish.callback(self._engine.close)
+            # All images before anything is made, also those of nodes that only a fault starts: a
+            # missing one must not end a run in its middle.
             for name in {image(slot) for slot in layout.nodes(duplicates=True, spares=True)}:
                 _check_image(self._engine, name)
             with suppress(EnvironmentFailed):  # if it conflicts, a later call reports it
+                # What dead runs left may hold the network that this one is about to claim.
                 self._engine.clear(lambda left: left.abandoned)
             # The network is named and numbered by the claim, so two runs on this host never ask the
             # engine for one subnet at the same time.

@@ -107,6 +107,7 @@ class ProcessRuntime:
         self._subject, self._launchable, self._folder = subject, system, folder
         self._workloads = dict(workloads or {})
         self._layout = system.layout(subject.shape)
+        # Before anything is made: a layout that does not fit would fail in the middle of the start.
         check_layout(self._layout)
         self._codec = Codec(subject.kinds)
         self._view = View(system.folds, self._layout.roles)
@@ -206,6 +207,7 @@ class ProcessRuntime:
     @property
     def names(self) -> Mapping[str, str]:
         """See `Runtime.names`."""
+        # Only slots to which clients have a link: there is no address for the others.
         targets = {link.target for link in self._layout.links if link.source in self._clients()}
         return {name: self._advertised(self._layout.slot(name)) for name in sorted(targets)}
 

@@ -127,6 +127,8 @@ class SimulatedRuntime:
         self._closed = False
         self._watch = watch
         self.effects = Effects(self._layout)
+        # The same `Network` as for real links changes and measures these: only the links, the
+        # prober and the way in which time passes are the simulator's own.
         self._connections = SimulatedNetwork(
             layout=self._layout,
             agenda=self._agenda,
@@ -283,6 +285,8 @@ class SimulatedRuntime:
                 return Receipt(not machine.stopped, f"{process.name} goes on")
             case _:
                 machine.expected = True
+                # A stopped process gets the signal once it goes on, as from a kernel. So the signal
+                # has no receipt, and the time in which the process must end does not begin.
                 runs = not machine.stopped
                 if runs:
                     self.record(ProcessAsked(asked=process.name, signal=what))
@@ -312,8 +316,10 @@ class SimulatedRuntime:
         check_at_rest(self, target)
         self.effects.disk(target, Effect.EMPTIES_DISK)
         if source is None:
+            # The next process of the slot finds no disk, and so gets a new one, which is empty.
             self._disks.pop(target.name, None)
         else:
+            # A copy, since the source's process may go on writing to its own.
             self._disks[target.name] = self._disk(source.name).copy()
 
     def damage_disk(self, target: Slot, files: str, last_bytes: int) -> Sequence[str]:
@@ -483,12 +489,15 @@ class SimulatedRuntime:
 
     def _machine(self, process: str, slot: Slot) -> Machine:
         self._pids += 1
+        # A stream of its own for each purpose: one draw more in one of them leaves all others as
+        # they were.
         skew = self._stream(f"clock/{slot.name}")
         drift_ppb = skew.randint(-MOST_DRIFT_PPB, MOST_DRIFT_PPB)
         if slot.role == CLIENT:
             drift_ppb = 0  # a probe records by the host's own clock when it was sent
         offset_ms = skew.randint(-MOST_OFFSET_MS, MOST_OFFSET_MS)
         clock = Clock(START_NS, drift_ppb, offset_ms)
+        # Every port to which a link leads: a simulated node listens on all of them from its start.
         ports = frozenset(k.port for k in self._layout.links if k.target == slot.name)
         return Machine(
             Process(process, slot, self._pids),
