@@ -418,7 +418,6 @@ def _newest_first(
         record = shared_record(event) or _reported(event)
         if record is not None:
             # Going backwards, the first report comes last: it replaces the others.
-            # The first report stands for all: it takes the place of the newest.
             if record in records:
                 found[records[record]] = event
             else:
