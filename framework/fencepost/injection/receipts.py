@@ -69,7 +69,7 @@ class Trial:
             newly, stream = not self.old.cut_upstream, UPSTREAM
         else:
             newly, stream = self.new.cut_downstream and not self.old.cut_downstream, DOWNSTREAM
-        return stream if newly and not self.vanished[stream] else ""
+        return stream if newly and self.vanished[stream] <= 0 else ""
 
     @property
     def unanswered_before(self) -> bool:

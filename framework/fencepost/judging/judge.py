@@ -377,6 +377,9 @@ class Judge:
         return state
 
     def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
+        # A rule that crashed on one key of an event is still called with the others of that event.
+        if not one.working:
+            return
         for finding in findings:
             # By its class, and not by isinstance: there is no subclass, and this is the most
             # frequent call of all.

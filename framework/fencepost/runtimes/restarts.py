@@ -69,5 +69,6 @@ class Restarts:
 
     def why_not(self, slot: str) -> str:
         """Why a slot is not started again, to add to a message; empty for a first crash."""
-        times = len(self._crashes.get(slot, ()))
-        return f"; it ended by itself {times} times within a minute" if times > 2 else ""
+        crashes = self._crashes.get(slot, deque())
+        often = len(crashes) == MOST_CRASHES and crashes[-1] - crashes[0] <= WITHIN_NS
+        return f"; it ended by itself {MOST_CRASHES} times within a minute" if often else ""

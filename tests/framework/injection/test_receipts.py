@@ -47,6 +47,8 @@ def test_a_downstream_cut_shows_in_the_answer_that_vanished() -> None:
         (replace(GOOD_CUT, before=SILENT), "nothing answered before"),
         (replace(GOOD_CUT, vanished={"upstream": 0, "downstream": 0}), "vanish upstream"),
         (replace(GOOD_DOWN, vanished={"upstream": 29, "downstream": 0}), "vanish downstream"),
+        # Another toxiproxy counts from 0: the one before it ended during the measurement.
+        (replace(GOOD_CUT, vanished={"upstream": -10, "downstream": 0}), "vanish upstream"),
         (replace(GOOD_CUT, open_before=0), "no connection was open"),
     ],
 )

@@ -27,6 +27,7 @@ from fencepost import (
     PhaseStarted,
     Rule,
     RunEnd,
+    Shared,
     Stalled,
     Undecided,
     UsageError,
@@ -225,6 +226,29 @@ def test_a_crashed_rule_is_named_and_its_neighbours_live() -> None:
     assert "Listens failed on test.said p@0: ValueError: boom" in found.reason
     assert broken.seen == ["crash"], "it is given nothing after it has failed"
     assert judge(events, [neighbour], CLAUSES, h.end(), "quorum").verdicts["X-2"].exercised == 1
+
+
+def test_what_a_rule_finds_of_an_event_after_it_has_crashed_on_it_does_not_count() -> None:
+    class TwoKeys(Rule[Count]):
+        clause = "X-1"
+
+        @staticmethod
+        def keys(event: Event) -> Iterable[Key]:
+            return (("first",), ("second",))
+
+        def start(self, key: Key, shared: Shared) -> Count:
+            return Count(words=len(str(key[0])))
+
+        @on(Said)
+        def _said(self, state: Count, event: Event, body: Said) -> Findings:
+            if state.words == len("first"):
+                raise ValueError("boom")
+            return (Violated(event.ref, Evidence.PEER, "it broke"),)
+
+    h = HistoryBuilder()
+    h.add("p", Said("one"))
+    found = judge(h.events(), [TwoKeys()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert (found.verdict, found.violated) == (Outcome.UNKNOWN, 0)
 
 
 def test_rules_that_share_their_keys_are_asked_once() -> None:

@@ -56,3 +56,13 @@ def test_a_node_whose_id_two_processes_had_is_left_to_the_fault(restarts: Restar
 def test_nothing_is_started_again_before_the_cluster_was_ready_once() -> None:
     for rivalled in (False, True):
         assert not Restarts().crashed(SLOT, SECOND, rivalled=rivalled)
+
+
+@pytest.mark.parametrize(("third_s", "words"), [(60, "3 times within a minute"), (61, "")])
+def test_three_crashes_are_named_if_they_came_within_a_minute(
+    restarts: Restarts, third_s: int, words: str
+) -> None:
+    for at_s in (0, 30, third_s):
+        restarts.crashed(SLOT, at_s * SECOND)
+    assert words in restarts.why_not(SLOT.name)
+    assert bool(restarts.why_not(SLOT.name)) is bool(words)

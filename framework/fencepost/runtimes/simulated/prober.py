@@ -34,8 +34,9 @@ class _Asker:
         raise AssertionError("nothing dials a probe")
 
     def arrived(self, connection: int, message: object) -> None:
-        self.answered = self.ended_ns is None
-        self.ended_ns = self.agenda.now_ns
+        # The first message is the answer, as the real probe takes the first byte.
+        if self.ended_ns is None:
+            self.answered, self.ended_ns = True, self.agenda.now_ns
 
     def cut_off(self, connection: int, reason: str) -> None:
         if self.ended_ns is None:
