@@ -20,7 +20,7 @@ PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothes
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("words", "system", "passes"),
-    [(("my_db",), "my_db/servers", 11), (("redis/sentinel", "--program"), "redis/sentinel", 13)],
+    [(("my_db",), "my_db/servers", 11), (("redis/sentinel", "--program"), "redis/sentinel", 14)],
     ids=["a server of its own", "an existing program"],
 )
 def test_a_new_plugin_passes_its_own_tests_and_finds_its_planted_defect(

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import metadata
 
 from msgspec import Struct
 
@@ -83,6 +84,8 @@ class ReferenceQuorum:
 
     name: str = "reference/quorum"
     plane: str = "quorum"
+    version: str = field(default_factory=lambda: metadata.version("fencepost"))
+    """That of Fencepost, whose programs they are."""
 
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot; raises UsageError."""

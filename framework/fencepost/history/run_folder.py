@@ -42,7 +42,7 @@ from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.clock import wall_clock
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
-from fencepost.model.system.capabilities import Versioned
+from fencepost.model.system.capabilities import SaysVersion
 from fencepost.model.system.subject import Subject
 
 LAYOUT_VERSION = 2
@@ -115,7 +115,7 @@ def info_of(
     system, shape = subject.system, subject.shape
     # The version of the system stands under its family's name: known findings are looked up by it.
     known = dict(tools or {})
-    if isinstance(system, Versioned):
+    if isinstance(system, SaysVersion) and system.version:
         known[system.name.partition("@")[0]] = system.version
     return RunInfo(
         run=run,

@@ -93,9 +93,9 @@ class KnownFinding:
     `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `caused` says of a
     violation of these clauses whether it is this finding; `reads` are the kinds of event that it
     looks for. `seen` says in which versions it was met, and how often. A run has the version that
-    its system says, or "" if it says none. `schedule` and `history` name files of a run that shows
-    it, below the plugin: its schedule.json, for a replay, and its history.ndjson, for a test. They
-    are for people and for your tests, and may be empty.
+    its system says (`SaysVersion`), or "" if it says none. `schedule` and `history` name files of a
+    run that shows it, below the plugin: its schedule.json, for a replay, and its history.ndjson,
+    for a test. They are for people and for your tests, and may be empty.
     """
 
     id: str

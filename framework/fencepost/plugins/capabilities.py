@@ -33,6 +33,8 @@ from fencepost.model.system.simulable import Framing, Simulable
 
 _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 """Capabilities of several members."""
+_ALONE = ("version",)
+"""Members that are a capability by themselves (`SaysVersion`)."""
 _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
 _ALL: Sequence[type] = (
@@ -74,8 +76,8 @@ def check_system(system: Any) -> None:
         raise UsageError(f"{named} lacks {describe(lacking)}: fencepost.System needs them")
     _check_members(named, system)
     for capability in _WHOLE:
-        has = [name for name in members(capability) if hasattr(system, name)]
         lacking = [name for name in members(capability) if not hasattr(system, name)]
+        has = [name for name in members(capability) if name not in {*lacking, *_ALONE}]
         if has and lacking:
             raise UsageError(
                 f"{named} has {describe(has)} and lacks {describe(lacking)}: "

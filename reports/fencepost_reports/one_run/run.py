@@ -183,7 +183,7 @@ def _about(run: _Run) -> RunRow:
         run=run.source.run,
         path=run.source.where,
         system=info.system,
-        version=info.versions.get(family, info.versions.get("fencepost", "")),
+        version=info.versions.get(family, ""),
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,

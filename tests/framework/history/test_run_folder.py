@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from fencepost import EnvironmentFailed, UsageError
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, redacted
+from fencepost import EnvironmentFailed, Shape, UsageError
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, info_of, redacted
+from fencepost.model.system.subject import Subject
 from fencepost.runs.run import new_folder
+from fencepost_clusters.reference.cluster import ReferenceQuorum
 
 NOW = datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
 INFO = RunInfo(
@@ -43,6 +46,14 @@ def test_the_file_has_its_versions(tmp_path: Path) -> None:
     folder.write_info(INFO)
     written = json.loads((folder.path / "run.json").read_text())
     assert (written["layout"], written["events"]) == (2, 3)
+
+
+@pytest.mark.parametrize("says", ["7.0.15", ""])
+def test_the_version_that_a_system_says_is_that_of_its_run(says: str) -> None:
+    subject = Subject(replace(ReferenceQuorum(), name="acme/lamps", version=says), Shape(), 7)
+    info = info_of("run-1", subject, "process", 5)
+    assert info.versions.get("acme/lamps", "") == says
+    assert info.release == f"acme/lamps {says}".rstrip()
 
 
 def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:

@@ -181,6 +181,10 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
             "simulated_disk and simulated_probe: fencepost.Simulable needs all of them",
         ),
         (
+            plugin(systems=[system(at=print)]),
+            "the system acme/lamps has at and lacks version: fencepost.Versioned needs all of them",
+        ),
+        (
             plugin(systems=[system("command", image=print, **SIMULABLE)]),
             "the system acme/lamps has image and no program: give it `command`",
         ),
@@ -247,7 +251,7 @@ def test_a_broken_plugin_is_named_and_set_apart(broken: object, why: str) -> Non
 
 def test_a_whole_system_is_offered() -> None:
     """Its workload may come from another plugin."""
-    lamps = plugin(systems=[system(probe=lamp_probe)])
+    lamps = plugin(systems=[system(probe=lamp_probe, version="7.0.15")])
     plugins = load_from((), {"lamps": lamps, "wall": plugin(workloads={"switches": Workload(())})})
     assert list(plugins.systems) == ["acme/lamps"]
 

@@ -7,7 +7,8 @@ Each broker has a link to each ZooKeeper server and to each other broker.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import metadata
 
 from msgspec import Struct
 
@@ -77,6 +78,8 @@ class ReferenceClassic:
 
     name: str = "reference/classic"
     plane: str = "classic"
+    version: str = field(default_factory=lambda: metadata.version("fencepost"))
+    """That of Fencepost, whose programs they are."""
 
     def layout(self, shape: Shape) -> Layout:
         """ZooKeeper's servers, brokers with a duplicate each, and the clients' slot.

@@ -8,7 +8,8 @@ controller.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import metadata
 
 from msgspec import Struct
 
@@ -81,6 +82,8 @@ class ReferenceLegacy:
 
     name: str = "reference/legacy"
     plane: str = "legacy"
+    version: str = field(default_factory=lambda: metadata.version("fencepost"))
+    """That of Fencepost, whose programs they are."""
 
     def layout(self, shape: Shape) -> Layout:
         """ZooKeeper's servers, brokers with a duplicate each, and the clients' slot.

@@ -315,12 +315,24 @@ class StatesBounds(Protocol):
 
 
 @runtime_checkable
+class SaysVersion(Protocol):
+    """A system that says its version: reports head with it, and known findings are known in
+    versions."""
+
+    @property
+    def version(self) -> str:
+        """The version of the programs that a run starts here, such as `7.0.15`; empty if it is not
+        known. It is asked for often: keep what a program answered."""
+        ...
+
+
+@runtime_checkable
 class Versioned(Protocol):
     """A system that exists in several versions, named `name@version`."""
 
     @property
     def version(self) -> str:
-        """The version of this system."""
+        """See `SaysVersion`."""
         ...
 
     def at(self, version: str) -> System:

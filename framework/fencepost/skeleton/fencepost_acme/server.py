@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+VERSION = "1.0"
 PING_EVERY_S = 0.1
 PING_LIMIT_S = 1.0
 _FILE = "token"

@@ -27,6 +27,7 @@ from fencepost import (
 from fencepost_acme.log_parser import AcmeLogParser
 from fencepost_acme.protocol import acme_probe
 from fencepost_acme.rules import PLANE
+from fencepost_acme.server import VERSION
 from fencepost_acme.view import SERVER, AcmeView, missing
 from fencepost_acme.workload import WORKLOAD
 
@@ -47,6 +48,8 @@ class Acme:
     workload: str = WORKLOAD
     counts: Mapping[str, int] = field(default_factory=lambda: {SERVER: 2})
     folds: Sequence[type[Fold]] = (AcmeView,)
+    version: str = VERSION
+    """See `fencepost.SaysVersion`."""
 
     @property
     def probe(self) -> Probe:

@@ -1,6 +1,7 @@
 """The program that stands in for yours: replace it by the one that you want to test.
 
     python -m fencepost_acme.server CONFIGURATION
+    python -m fencepost_acme.server --version
 
 It knows nothing of Fencepost: it reads a configuration file, and prints a log for people. It hands
 out tokens, each greater than all before, and keeps the newest on its disk. It answers one line for
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+VERSION = "1.0"
 PING_EVERY_S = 0.1
 PING_LIMIT_S = 1.0
 _FILE = "token"
@@ -134,6 +136,9 @@ async def run(address: str, port: int, tokens: Tokens, peers: Mapping[str, str])
 
 def main(words: Sequence[str]) -> None:
     """See the module."""
+    if "--version" in words:
+        print(f"acme server {VERSION}")
+        return
     lines = [line.partition(" ") for line in Path(words[0]).read_text().splitlines()]
     peers = dict(value.split() for name, _, value in lines if name == "peer")
     known = {name: value for name, _, value in lines if name != "peer"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import final
@@ -54,6 +57,11 @@ class Acme:
     workload: str = WORKLOAD
     counts: Mapping[str, int] = field(default_factory=lambda: {SERVER: 2})
     folds: Sequence[type[Fold]] = (AcmeView,)
+
+    @property
+    def version(self) -> str:
+        """See `fencepost.SaysVersion`."""
+        return version_of(PROGRAM)
 
     @property
     def probe(self) -> Probe:
@@ -122,6 +130,18 @@ class Acme:
     def recovery_bound_ms(self, shape: Shape) -> int:
         """A restart of a server on a busy machine."""
         return 15_000
+
+
+@cache
+def version_of(program: tuple[str, ...]) -> str:
+    """The version in what a program says, such as `server v=7.0.15`; empty if it cannot be asked.
+    It is asked once."""
+    try:
+        said = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
+    except OSError:  # it is not installed: a run says so in its own words
+        return ""
+    found = re.search(r"\d+(\.\d+)+", said.stdout)
+    return found[0] if found else ""
 
 
 def _resource(name: str) -> str:

@@ -13,7 +13,8 @@ from fencepost_acme.events import PeerChanged, ServerStarted, TakeBegan, TakeEnd
 from fencepost_acme.log_parser import AcmeLogParser
 from fencepost_acme.observer import ServerObserved, observed
 from fencepost_acme.rules import TokensGrow
-from fencepost_acme.system import Acme
+from fencepost_acme.server import VERSION
+from fencepost_acme.system import Acme, version_of
 
 SERVER, OTHER, CLIENT = "server-1", "server-2", "clients/taker-1#1"
 LOG = (
@@ -47,6 +48,11 @@ def test_the_log_parser_conforms() -> None:
     kinds, slot = (ServerStarted, PeerChanged), Slot(SERVER, "server", 1, 1)
     kit.check_log_parser(Acme(), slot, LOG, expected, kinds=kinds)
     assert AcmeLogParser(slot).parse("Traceback (most recent call last):") == ()
+
+
+def test_the_program_says_its_version() -> None:
+    assert Acme().version == VERSION
+    assert version_of(("no-such-program",)) == ""
 
 
 def test_the_observer_reads_a_status_and_nothing_else() -> None:
