@@ -92,7 +92,7 @@ def _named(name: str, scope: Scope, template: str) -> str:
     if any(map(str.isalpha, scope.name)):
         return scope.name
     text = "".join(words for words, *_ in Formatter().parse(template))
-    words = {word.strip(".,:;()").lower() for word in text.split()}
+    words = "".join(one if one.isalnum() else " " for one in text.lower()).split()
     said = any(word in words or f"{word}s" in words for word in (scope.kind.lower(), name.lower()))
     return scope.name if scope.name and said else scope.words
 

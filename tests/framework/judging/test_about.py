@@ -38,6 +38,7 @@ def test_a_sentence_is_made_of_the_facts_that_its_template_names() -> None:
     [
         ("{sentinel} names {master} in {epoch}", "sentinel-2 names redis 1 in 7"),
         ("{sentinel} names Redis {master}", "sentinel-2 names Redis 1"),
+        ("{sentinel} names redis-{master}", "sentinel-2 names redis-1"),
         ("the master {master} is named", "the master 1 is named"),
         ("of the redises {servers}, {master}", "of the redises [1, 2], redis 1"),
         ("{master} and {role}", "redis 1 and leader"),
