@@ -27,7 +27,7 @@ from fencepost.judging.rules import (
     Rule,
 )
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
-from fencepost.model.faults.fault import Fault, FaultFactory
+from fencepost.model.faults.fault import Fault, FaultFactory, arguments_of
 from fencepost.model.runtime import describe
 from fencepost.model.system.capabilities import System, Versioned
 from fencepost.plugins import hookspecs
@@ -144,7 +144,10 @@ class Plugins:
         try:
             return factory(*args, **arguments)
         except TypeError as error:
-            raise UsageError(f"the fault '{name}' was given wrong arguments: {error}") from error
+            takes = arguments_of(factory) or "no argument"
+            raise UsageError(
+                f"the fault '{name}' was given wrong arguments: {error}; it takes: {takes}"
+            ) from error
 
     def run_judged(self, run_folder: Path) -> None:
         """Calls `fencepost_run_judged` of every plugin; a warning names a plugin that raises."""

@@ -372,11 +372,12 @@ def test_an_argument_of_a_fault_may_have_any_name(name: str) -> None:
 
 
 def test_wrong_arguments_of_a_fault_are_the_callers_mistake() -> None:
-    def partition(left: str, right: str) -> SimpleNamespace:
+    def partition(left: str, right: str, *, hard: bool = False) -> SimpleNamespace:
         return SimpleNamespace()
 
     plugins = load_from((), {"p": plugin(faults={"partition": partition})})
-    with pytest.raises(UsageError, match=r"'partition' was given wrong arguments: .*'right'"):
+    said = r"'partition' was given wrong arguments: .*'right'; it takes: left, right, hard=False$"
+    with pytest.raises(UsageError, match=said):
         plugins.fault("partition", left="broker-1")
 
 

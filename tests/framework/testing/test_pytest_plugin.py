@@ -372,7 +372,7 @@ def test_an_error_of_fencepost_is_shown_with_the_lines_of_the_test_only(
         "E   fencepost.model.errors.UsageError: no count of reference/quorum named 'brokr'; did "
         "you mean 'broker'?",
         "E   fencepost.model.errors.UsageError: the fault 'cut' was given wrong arguments: cut() "
-        "takes 2 positional arguments but 5 were given",
+        "takes 2 positional arguments but 5 were given; it takes: sources, targets",
     ]
 
 

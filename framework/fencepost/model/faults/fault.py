@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Protocol, runtime_checkable
 
 from fencepost.model.runtime import Receipt, Runtime
@@ -68,3 +69,13 @@ class Passing(Protocol):
 
 FaultFactory = Callable[..., Fault]
 """Makes a fault from keyword arguments of plain data; the hook `fencepost_faults` names them."""
+
+
+def arguments_of(factory: FaultFactory) -> str:
+    """The arguments that a fault takes, as a caller writes them: `node, hard=False`; empty if it
+    takes none, or does not say them."""
+    try:
+        given = signature(factory).parameters.values()
+    except ValueError:  # some callables written in C
+        return ""
+    return ", ".join(str(one.replace(annotation=Parameter.empty)) for one in given)
