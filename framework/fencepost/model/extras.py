@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from urllib.parse import unquote, urlsplit
 
 from fencepost.model.errors import EnvironmentFailed
 
@@ -29,8 +34,22 @@ def check_extra(extra: str, what: str) -> None:
     if missing := _missing(extra):
         raise EnvironmentFailed(
             f"{what} needs {' and '.join(missing)}, which the extra {extra!r} brings: "
-            f"pip install 'fencepost[{extra}]'"
+            f"{installing(extra)}"
         )
+
+
+def installing(extra: str, recorded: str | None = None) -> str:
+    """The command that installs an extra, as Fencepost itself was installed: from the folder of a
+    clone, or by its name. `recorded` is what pip wrote down of that; by default it is read."""
+    if recorded is None:
+        with suppress(PackageNotFoundError):
+            recorded = distribution("fencepost").read_text("direct_url.json")
+    origin = json.loads(recorded or "{}")
+    how = origin.get("dir_info")
+    if how is None:
+        return f"pip install 'fencepost[{extra}]'"
+    clone = unquote(urlsplit(origin["url"]).path)
+    return f"pip install {'-e ' if how.get('editable') else ''}{shlex.quote(f'{clone}[{extra}]')}"
 
 
 def _missing(extra: str) -> Sequence[str]:
