@@ -2,41 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
 import typer
 
 from fencepost.commands.options import Json
 from fencepost.commands.terminal import load_plugins, output, print_json, show
-from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT
+from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, no_such
+from fencepost.model.faults.fault import FaultFactory, arguments_of
+from fencepost.plugins.manager import Offer
+from fencepost.reporting import docstring
+
+_TYPED = ("systems", "faults")
+"""What a user types, and so is named; of the rest a list says how many there are."""
 
 
-def plugins(json: Json = False) -> None:
+def plugins(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A plugin, with all that it offers, or a fault, with its arguments."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Name all that each offers.")] = False,
+    json: Json = False,
+) -> None:
     """Lists what the loaded plugins offer, and those that were disabled (exit code 4)."""
     loaded = load_plugins()
-    offers = {
-        offer.plugin: {
-            "systems": sorted(offer.systems),
-            "faults": sorted(offer.faults),
-            "workloads": sorted(offer.workloads),
-            "clauses": len(offer.clauses),
-            "rules": len(offer.rules),
-            "applicability": len(offer.applicability),
-            "event_kinds": [kind.__name__ for kind in offer.event_kinds],
-            "known_findings": sorted(offer.known_findings),
-        }
-        for offer in loaded.offers
-    }
-    code = EXIT_ENVIRONMENT if loaded.broken else EXIT_CLEAN
+    chosen = {one.plugin: one for one in loaded.offers if name in (None, one.plugin)}
+    if name is not None and not {name} & {*chosen, *loaded.faults, *loaded.broken}:
+        names = [*loaded.faults, *(one.plugin for one in loaded.offers)]
+        raise no_such("plugin or fault", name, names)
+    broken = {p: why for p, why in loaded.broken.items() if name in (None, p)}
+    code = EXIT_ENVIRONMENT if broken else EXIT_CLEAN
     if json:
-        print_json({"plugins": offers, "broken": loaded.broken})
+        print_json({"plugins": {p: _offered(one) for p, one in chosen.items()}, "broken": broken})
         raise typer.Exit(code)
     console = output()
-    for name, offered in offers.items():
-        words = ", ".join(f"{k}: {_words(v)}" for k, v in offered.items() if v)
-        show(console, (name, "bold"), f"  {words}")
-    for name, why in loaded.broken.items():
-        show(console, (name, "red"), f"  disabled: {why}")
+    for plugin, offer in chosen.items():
+        named = everything or name is not None
+        said = [_words(what, value, named) for what, value in _offered(offer).items()]
+        show(console, (plugin, "bold"), f"  {', '.join(filter(None, said))}")
+    if name is not None:
+        faults = {f: made for one in chosen.values() for f, made in one.faults.items()}
+        for line in _of_faults(faults or {f: m for f, m in loaded.faults.items() if f == name}):
+            show(console, line)
+    for plugin, why in broken.items():
+        show(console, (plugin, "red"), f"  disabled: {why}")
     raise typer.Exit(code)
 
 
-def _words(value: object) -> str:
-    return " ".join(value) if isinstance(value, list) else str(value)
+def _offered(offer: Offer) -> Mapping[str, object]:
+    return {
+        "systems": sorted(offer.systems),
+        "faults": sorted(offer.faults),
+        "workloads": sorted(offer.workloads),
+        "clauses": len(offer.clauses),
+        "rules": len(offer.rules),
+        "applicability": len(offer.applicability),
+        "event_kinds": [kind.__name__ for kind in offer.event_kinds],
+        "known_findings": sorted(offer.known_findings),
+    }
+
+
+def _words(what: str, value: object, named: bool) -> str:
+    if not value:
+        return ""
+    if not isinstance(value, list):
+        return f"{what}: {value}"
+    return f"{what}: {' '.join(value) if named or what in _TYPED else len(value)}"
+
+
+def _of_faults(faults: Mapping[str, FaultFactory]) -> Iterator[str]:
+    """Each fault as a test writes it, and what it does."""
+    for name, factory in sorted(faults.items()):
+        yield f"  faults.{name}({arguments_of(factory)})  {' '.join(docstring(factory).split())}"

@@ -329,6 +329,26 @@ def test_doctor_and_plugins_list_what_they_find() -> None:
     assert not offers["broken"]
 
 
+def test_what_a_plugin_offers_is_counted_until_it_is_asked_for(
+    called: Callable[..., Ended],
+) -> None:
+    kinds = re.compile(r"^etcd .* event_kinds: (.*)$", re.MULTILINE)
+    (counted,) = kinds.findall(called("plugins").stdout)
+    (named,) = kinds.findall(called("plugins", "etcd").stdout)
+    assert "MemberStarted" in named
+    assert counted == str(len(named.split()))
+    assert kinds.findall(called("plugins", "--all").stdout) == [named]
+    said = called("plugins", "isolate").stdout
+    assert said == (
+        "  faults.isolate(node)  No other node reaches this one, and it reaches none; clients still "
+        "reach it.\n"
+    )
+    assert said in called("plugins", "partition").stdout
+    refused = called("plugins", "isolat")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "no plugin or fault named 'isolat'; did you mean 'isolate'?" in refused.stderr
+
+
 @pytest.mark.real
 def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path: Path) -> None:
     with subprocess.Popen(
