@@ -340,8 +340,8 @@ def test_what_a_plugin_offers_is_counted_until_it_is_asked_for(
     assert kinds.findall(called("plugins", "--all").stdout) == [named]
     said = called("plugins", "isolate").stdout
     assert said == (
-        "  faults.isolate(node)  No other node reaches this one, and it reaches none; clients still "
-        "reach it.\n"
+        "  faults.isolate(node)  No other node reaches this one, and it reaches none; clients "
+        "still reach it.\n"
     )
     assert said in called("plugins", "partition").stdout
     refused = called("plugins", "isolat")

@@ -16,8 +16,8 @@ from fencepost.model.extras import installing
             "pip install '/home/me/my clone[spark]'",
         ),
         (
-            '{"url": "file:///work/fencepost", "dir_info": {"editable": true}}',
-            "pip install -e '/work/fencepost[spark]'",
+            '{"url": "file:///home/me/fencepost", "dir_info": {"editable": true}}',
+            "pip install -e '/home/me/fencepost[spark]'",
         ),
         (
             '{"url": "file:///x/fencepost-1.whl", "archive_info": {}}',
