@@ -151,6 +151,30 @@ def test_a_broker_learns_the_quorum_from_its_only_valid_address(
     clients.create_topic("orders")
     broker = cluster.node("broker-1")
     cluster.eventually(broker.active)
+
+
+@pytest.mark.parametrize(
+    "fencepost_shape",
+    [
+        kafka_shape(
+            spares=(Spare(Role.CONTROLLER, 104),),
+            own={"broker-1": {"controller.connect": "?,controller-4:9093,controller-2:9093"}},
+        )
+    ],
+    ids=["one-good"],
+)
+@physical("sockets")
+@pytest.mark.only(
+    "reference/quorum",
+    reason="a broker of Kafka asks only its bootstrap servers once its leader is dead",
+)
+@clause("QC-05")
+def test_a_broker_no_longer_needs_the_address_that_it_was_given(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.create_topic("orders")
+    broker = cluster.node("broker-1")
+    cluster.eventually(broker.active)
     # Brokers follow any active controller, and no longer need the one address they were given.
     with faults.kill(cluster.node("controller-2")):
         cluster.eventually(cluster.led_by_controllers)

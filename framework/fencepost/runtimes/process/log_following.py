@@ -18,7 +18,6 @@ from typing import final
 
 from inotify_simple import flags
 
-import fencepost
 from fencepost.events import EvidenceMissed
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
@@ -29,7 +28,7 @@ from fencepost.model.system.capabilities import LogParser
 _LINE_END = b"\n"
 _MOST_OF_A_LINE = 200
 """How many characters of a line that a parser raised at are quoted, at most."""
-_OURS = Path(fencepost.__file__).parent
+_OURS = Path(__file__).parents[2]
 
 
 @final
