@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import Cluster, Condition, Event, Node, Slot, UsageError, View, kind_name
+from fencepost import Cluster, Condition, Node, Slot, UsageError, View, kind_name
 from fencepost_clusters.etcd.events import CampaignStarted
 from fencepost_clusters.etcd.log_parser import MEMBER
 from fencepost_clusters.etcd.view import EtcdView, leading_slot
@@ -77,11 +77,14 @@ class Member:
 
 @final
 class EtcdCluster:
-    """The cluster under test, with etcd's terms. Waiting is the framework's `Cluster`."""
+    """The cluster under test, with etcd's terms. To wait, and to ask whether something holds, is
+    the framework's own: a facade has it from there."""
 
     def __init__(self, base: Cluster) -> None:
         self.base = base
         """The framework's own cluster."""
+        self.recovered, self.holds = base.recovered, base.holds
+        self.eventually, self.comes_to = base.eventually, base.comes_to
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -116,23 +119,6 @@ class EtcdCluster:
             f"a member other than {old} to lead",
             lambda view: leading_slot(view) not in (None, old.name),
         )
-
-    @property
-    def recovered(self) -> Condition:
-        """Every member serves and follows the leader, and no duplicate runs."""
-        return self.base.recovered
-
-    def holds(self, condition: Condition) -> bool:
-        """See `Cluster.holds`."""
-        return self.base.holds(condition)
-
-    def eventually(self, condition: Condition, within_ms: int | None = None) -> Event:
-        """See `Cluster.eventually`."""
-        return self.base.eventually(condition, within_ms)
-
-    def comes_to(self, condition: Condition, within_ms: int | None = None) -> bool:
-        """See `Cluster.comes_to`."""
-        return self.base.comes_to(condition, within_ms)
 
 
 def etcd_cluster(facade: object) -> EtcdCluster:
