@@ -69,7 +69,13 @@ class Deadline(Struct, frozen=True):
 
 
 def judged(deadlines: Iterable[Deadline], end: RunEnd) -> Sequence[Finding]:
-    """The deadlines as findings, in order; see the top of the file."""
+    """A finding for each deadline, in order; a rule returns them at the end, when all stalls are
+    known.
+
+    Undecided: it is about what was not done, and the history lacks events; or those who had to act
+    stood still for more than a tenth of the bound. Excused: one of them stood still for nine tenths
+    of the delay, from when it was due. Else it is violated.
+    """
     return [_judged(one, end) for one in deadlines]
 
 

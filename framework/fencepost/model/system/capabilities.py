@@ -181,12 +181,12 @@ class Selecting(Protocol):
 
     @property
     def selectors(self) -> Sequence[str]:
-        """The first words of its selectors."""
+        """Its selectors, each up to the first `/` and with its `@`: `@leader`."""
         ...
 
     def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """The names of the slots selected now; empty if none is known yet; None if there is no such
-        selector."""
+        """The names of the slots selected now, by the whole selector (`@leader/orders/0`); empty if
+        none is known yet; None if there is no such selector."""
         ...
 
 
