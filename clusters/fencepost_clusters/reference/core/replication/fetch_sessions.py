@@ -85,6 +85,8 @@ class FetchSessions:
         self._out = out
         self._sessions: dict[int, _FetchSession] = {}
         """By the follower's id."""
+        # The id of the last session; ids rise, so that a fetch of an earlier session is known as
+        # such.
         self._opened = 0
 
     def deadline_ns(self) -> int | None:
@@ -109,6 +111,8 @@ class FetchSessions:
         one = self._sessions[request.replica_state.replica_id]
         self._count(one, request, state, now)
         opens = request.session_epoch <= NEW_SESSION
+        # The follower needs the session's id before it can go on, so the fetch that opens it does
+        # not wait.
         wait_ms = 0 if opens else min(request.max_wait, LONGEST_WAIT_MS)
         one.waiting = _Waiting(received, now.monotonic_ns + wait_ms * MS, self._out.cause)
         self._try(one, now)
@@ -121,6 +125,8 @@ class FetchSessions:
                 position = one.positions.get(key)
                 if position is not None:
                     one.open[key] = position
+                    # A new high watermark is told with the next answer. Were it news, each commit
+                    # would cost every follower an answer and a fetch (KAFKA-9731).
                     news = news or change != COMMITTED
             waiting = one.waiting
             if waiting is not None and (news or now.monotonic_ns >= waiting.deadline_ns):
@@ -133,6 +139,8 @@ class FetchSessions:
         """Whether a fetch of another broker may be served at all (QC-19)."""
         replica = request.replica_state
         known = state.brokers.get(replica.replica_id)
+        # A newer epoch than the known one is served, but not counted yet (`_count`): this leader's
+        # metadata is late.
         if known is not None and self._policies.is_past_epoch(replica.replica_epoch, known.epoch):
             self._out.note(
                 RequestRefused(
@@ -158,8 +166,12 @@ class FetchSessions:
                 self._close(one)
             self._opened += 1
             one = self._sessions[follower] = _FetchSession(self._opened, follower, received.client)
+        # The client's name tells two processes with one id apart: the second one must not go on in
+        # the session of the first.
         elif one is None or (one.id, one.client) != (request.session_id, received.client):
             return Error.FETCH_SESSION_ID_NOT_FOUND
+        # A request was lost or came twice. What it would have changed in the session is unknown, so
+        # the follower begins anew.
         elif request.session_epoch != one.epoch:
             return Error.INVALID_FETCH_SESSION_EPOCH
         one.epoch += 1
@@ -188,6 +200,8 @@ class FetchSessions:
         if one.positions.pop(key, None) is not None and key in self._replicas.by_key:
             known = self._replicas.by_key[key].followers.get(one.follower)
             if known is not None:
+                # Later fetches do not speak for this partition any more, so their time must not
+                # count for it.
                 known.fall_behind()
 
     # ------------------------------------------------------------------------------------- serving
@@ -199,6 +213,8 @@ class FetchSessions:
         claimed = request.replica_state.replica_epoch
         known = state.brokers.get(one.follower)
         one.counted = self._policies.is_current_epoch(claimed, known.epoch if known else None)
+        # Its positions are kept open: they count with the first fetch after this leader has learned
+        # the registration, although that fetch need not name them.
         if not one.counted:
             one.open.update(one.positions)
             return
@@ -213,6 +229,8 @@ class FetchSessions:
                     contact=one.contact,
                     now=now,
                 )
+        # Last, since `Follower.fetched` still needs the time of the fetch before. A partition that
+        # this fetch does not name is caught up by it, if the follower had all of its log.
         one.contact.last_ns = now.monotonic_ns
 
     def _try(self, one: _FetchSession, now: Instant) -> None:
@@ -226,14 +244,18 @@ class FetchSessions:
             part = self._read(replica, key[1], position.asked)
             news = _is_news(part)
             is_due = is_due or news
+            # Answered, but not counted as news: it rides with the answer.
             behind = news or part.high_watermark != position.watermark
             if behind:
                 named.append((key, position, part))
+            # The follower has all of this log, and the leader knows it. Only a change opens the
+            # partition again; a fetch without changes then costs nothing for it.
             if not news and self._is_counted(one, replica):
                 settled.append((key, behind))
         if is_due:
             self._answer(one, named)
         for key, behind in settled:
+            # A partition whose new high watermark was not told, since no answer left, stays open.
             if is_due or not behind:
                 del one.open[key]
 
@@ -289,6 +311,8 @@ class FetchSessions:
         error = Error.NONE
         if replica is None or not replica.serves_followers:
             error = Error.NOT_LEADER_OR_FOLLOWER
+        # Both directions are refused: in an older epoch the follower follows a leader of the past,
+        # and of a newer one this leader has not heard, so it may be deposed.
         elif asked.current_leader_epoch < replica.epoch:
             error = Error.FENCED_LEADER_EPOCH
         elif asked.current_leader_epoch > replica.epoch:

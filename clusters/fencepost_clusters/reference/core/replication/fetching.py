@@ -100,6 +100,8 @@ class Fetching:
         if received.listener == REPLICATION_LISTENER:
             self._followers.fetch(received, request, state, now)
             return
+        # A client that believes it has a session begins again without one, as after the loss of a
+        # session.
         if request.session_id != 0:
             answer = m.FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=())
             self._out.add(Reply(received.request_id, answer))
@@ -119,10 +121,14 @@ class Fetching:
         changed = self._replicas.changed
         self._followers.release(changed, now)
         if self._parked:
+            # A broker that was fenced serves no client any more: another one may lead its
+            # partitions by now.
             if not self._session.finishing(now):
                 self._refuse_all()
             else:
                 self._look(changed, set(self._times.due(now.monotonic_ns)), state)
+        # This is the last part of a step that reads the changes: Produce requests have been settled
+        # by now.
         changed.clear()
 
     def _look(self, changed: Mapping[Key, int], due: Collection[int], state: ClusterState) -> None:
@@ -132,10 +138,13 @@ class Fetching:
         enough = {
             number
             for key, change in changed.items()
+            # Clients read what is committed. So an append alone gives them nothing, and with many
+            # parked fetches it would cost a look at each.
             if change != APPENDED or self._reads_uncommitted(key)
             for number in self._waiting.get(key, ())
             if number not in due and self._has_enough(self._parked[number], key, state)
         }
+        # Numbers of requests rise, so the fetches are answered in the order in which they came.
         for number in sorted(enough.union(due)):
             parked = self._parked[number]
             with self._out.caused_by(parked.cause):
@@ -150,6 +159,8 @@ class Fetching:
     def _has_enough(self, parked: _Parked, changed: Key, state: ClusterState) -> bool:
         """Whether a fetch is answered now that a replica has changed."""
         topic, asked = parked.asked[changed]
+        # Without the bytes of the other partitions, which would need a look at each of them. The
+        # answer itself is made by `_try_fetch`, which counts them all.
         found = self._readable(parked, state, topic, asked, 0)
         parked.sizes[changed] = found.size
         return found.urgent or sum(parked.sizes.values()) >= parked.wanted
@@ -226,6 +237,8 @@ class Fetching:
             return _Readable(None, error)
         below = self._policies.readable_end(one.high_watermark, one.log.end)
         # Just after an election the high watermark may be below offsets that were read before.
+        # Compared with the log's end and not with `below`: a client at an offset that it read from
+        # the former leader waits; an error would make it start over.
         if not one.log.start <= asked.fetch_offset <= one.log.end:
             return _Readable(one, Error.OFFSET_OUT_OF_RANGE, below)
         most = min(asked.partition_max_bytes, parked.request.max_bytes - taken)

@@ -25,6 +25,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
 
+# How long a follower waits after a refusal: by then the metadata may have come that explains it.
 BACKOFF_NS: Final = 50 * MS
 
 
@@ -68,6 +69,7 @@ class Following:
         self._out = out
         self._fetchers: dict[int, _Fetcher] = {}
         self._calls: dict[int, int] = {}
+        # The answer of `_followed`, as of `_version` of the replicas.
         self._by_leader: dict[int, dict[Key, Replica]] = {}
         self._version = -1
 
@@ -81,6 +83,8 @@ class Following:
                     by_leader.setdefault(one.partition.leader, {})[one.key] = one
             self._by_leader = dict(sorted(by_leader.items()))
             for leader, several in self._by_leader.items():
+                # Roles may have changed, so each replica's position is looked at again. What the
+                # leader has of us (`held`) stays, so only changed ones are named.
                 self._fetchers.setdefault(leader, _Fetcher()).look = dict(several)
         return self._by_leader
 
@@ -119,6 +123,8 @@ class Following:
         fetcher.next_ns = now.monotonic_ns + BACKOFF_NS
         if address is None or self._session.epoch < 0:
             return
+        # The leader counts positions under the broker epoch of the fetch. Under another epoch all
+        # of them have to be told again, so the session begins anew.
         if fetcher.broker_epoch != self._session.epoch or fetcher.session == 0:
             fetcher.start_over()
             fetcher.broker_epoch = self._session.epoch
@@ -136,6 +142,7 @@ class Following:
             session_epoch=fetcher.epoch,
             forgotten_topics_data=_forgotten(fetcher, replicas),
         )
+        # The leader may park the fetch for the first part, and then has the usual time to answer.
         timeout_ms = wait_ms + self._settings.ms("request.timeout.ms")
         call = self._out.call(address, "replication", request, timeout_ms)
         fetcher.call = call
@@ -147,6 +154,8 @@ class Following:
         topics: dict[UUID, list[m.FetchPartition]] = {}
         for key, one in fetcher.look.items():
             position = one.log.end, one.epoch, one.log.last_epoch
+            # The leader epoch is a part of the position: the same log end in a new epoch is news to
+            # the leader.
             if fetcher.held.get(key) != position:
                 fetcher.held[key] = position
                 offset, epoch, last_epoch = position
@@ -192,6 +201,9 @@ class Following:
                 one = self._replicas.get(topic.topic_id, part.partition_index)
                 if part.error_code != Error.NONE:
                     clean = False
+                # The answer must be for the position that was asked. Since then this replica may
+                # have got another leader, or another epoch of the same one, or have left the
+                # session.
                 elif (
                     one is not None
                     and one.part is Part.FOLLOWER
@@ -206,12 +218,14 @@ class Following:
 
     @staticmethod
     def _store(one: Replica, part: m.PartitionData) -> None:
+        # The cut first; the records come with the next fetch, from the new end.
         if part.diverging_epoch.epoch >= 0:
             one.diverged(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
             return
         assert isinstance(part.records, bytes | None)
         for header, data in record_batch.split(part.records or b""):
             one.take(header, data)
+        # After the records: the high watermark is never above this log's end (RP-27).
         one.learn(part.high_watermark)
 
 

@@ -98,6 +98,8 @@ class Producing:
                 if not outcome.duplicate:
                     touched.append(outcome.replica)
                 pending.waiting[key] = outcome
+        # After all partitions are appended. If this broker is the only member of an ISR, this
+        # commits at once, and the request need not wait.
         for one in touched:
             one.advance()
         if not self._settled(pending, now):
@@ -119,12 +121,16 @@ class Producing:
         one = self._replicas.get(partition.topic_id, part.index) if partition is not None else None
         if partition is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
+        # Each refusal that a client answers by sending the batch again is remembered
+        # (`RefusedBatches`).
         if one is None or not self._policies.accepts_writes(one.part):
             self._refused(received, topic, part.index, Error.NOT_LEADER_OR_FOLLOWER, "not_leader")
             return Error.NOT_LEADER_OR_FOLLOWER
         if request.acks not in (-1, 0, 1):
             return Error.INVALID_REQUIRED_ACKS
         least = self._limit(state, topic, "min.insync.replicas", "min.insync.replicas")
+        # By the stored ISR: a shrink that was only asked for may still be refused. With fewer acks
+        # the client has not asked for the guarantee that this setting makes.
         if request.acks == -1 and len(one.partition.isr) < least:
             self._refused(
                 received, topic, part.index, Error.NOT_ENOUGH_REPLICAS, "not_enough_replicas"
@@ -154,15 +160,26 @@ class Producing:
         for header, _ in batches:
             if header.size > most_bytes:
                 return Error.MESSAGE_TOO_LARGE
+            # Control batches are a coordinator's, and this cluster has no transactions.
             if header.control or header.transactional:
                 return Error.INVALID_REQUEST
+        # An idempotent producer sends one batch in a request to a partition, so the first one
+        # speaks for all.
         header, _ = batches[0]
+        # Duplicates are known from the log itself, so they are known to each leader whose log has
+        # the batch (RP-12).
         window = one.log.producer(header.producer_id)
         known = check_sequence(self._policies.remembered_batches(window, one.epoch_start), header)
         if isinstance(known, Error):
             return known
+        # It is acknowledged as the first one was: once it is committed, with the offsets of the
+        # stored batch.
         if known is not None:
             return Appended(one, known.base, known.end, known.epoch, True)
+        # The log has no batch of this producer, so any sequence number could be its next. Of two
+        # batches under way the first one may have been refused, here or by a former leader, and
+        # will come again. Were the second one stored before it, librdkafka would take the first one
+        # for stored, and report messages as acknowledged that no log holds.
         if not window and (
             begins_late(header, one.log.start, one.epoch)
             or self._refused_batches.precede(place, header)
@@ -178,10 +195,13 @@ class Producing:
         """Answers every Produce that is committed, has lost its leader, or waited too long."""
         if not self._replicas.changed and now.monotonic_ns < self._due_ns:
             return
+        # An append commits nothing, so no Produce is settled by it alone.
         changed = [key for key, change in self._replicas.changed.items() if change != APPENDED]
         self._pending = [
             one
             for one in self._pending
+            # Nothing that it waits for has changed, and its time is not up: it goes on waiting
+            # without a look.
             if (now.monotonic_ns < one.deadline_ns and one.replicas.isdisjoint(changed))
             or not self._settled(one, now)
         ]
@@ -211,8 +231,13 @@ class Producing:
         if not self._policies.waits_for_followers(pending.request.acks):
             return Error.NONE
         one = stored.replica
+        # A leader that stepped down does not know whether the batch survives. The client hears of
+        # an error, and sends the batch again to the new leader, which knows a duplicate (RP-31). To
+        # wait for the high watermark here would be wrong: it is the new leader's then, and may
+        # count another batch.
         if not one.leading:
             return self._policies.error_on_stepping_down
+        # Every member of the ISR has the last of the appended batches, and so all before it.
         if one.high_watermark >= stored.end:
             return Error.NONE
         return Error.REQUEST_TIMED_OUT if now.monotonic_ns >= pending.deadline_ns else None
@@ -249,6 +274,7 @@ class Producing:
         )
 
     def _answer(self, pending: _Pending) -> None:
+        # The client waits for no answer; the shell must still be told that the request is done.
         if pending.request.acks == 0:
             self._out.add(Reply(pending.received.request_id, None))
             return

@@ -96,6 +96,8 @@ class Replica:
         self.high_watermark = host.policies.restored_watermark(stored.high_watermark, self.log.end)
         self.flushed = 0
         """The log is known to be synced to disk below this offset (RP-26)."""
+        # The high watermark and the flushed offset that were noted last, so that a quiet replica
+        # notes none again.
         self._stored = (-1, -1)
         self.part = Part.IDLE
         self.followers: dict[int, Follower] = {}
@@ -106,7 +108,10 @@ class Replica:
         yet."""
         self.unsettled = False
         """Whether a requested ISR may be stored although this leader got no answer."""
+        # No ISR is asked for before this time.
         self.retry_ns = 0
+        # The log's end when this broker began to lead, and not anew with each leader epoch in which
+        # it goes on. A follower below it may lack messages of a former leader (RP-10).
         self.epoch_start = 0
         self.proposed: tuple[int, ...] | None = None
         """The ISR that this leader wants instead of the stored one, if any."""
@@ -145,10 +150,14 @@ class Replica:
 
     def adopt(self, partition: Partition, now: Instant) -> None:
         """Adopts the role in the committed metadata."""
+        # The transitions: to leader (at once, or by way of PREPARING), to the next epoch of a
+        # leader, to another stored ISR of it; and below, for a broker that does not lead, to idle
+        # or to follower.
         before, self.partition = self.partition, partition
         was = self.part
         self._mark(ADOPTED)
         if partition.leader == self.me:
+            # A reassignment adds replicas to a leader that goes on.
             for new in partition.replicas:
                 if new != self.me:
                     self.followers.setdefault(new, Follower())
@@ -156,8 +165,11 @@ class Replica:
                 self._lead(now)
             elif was is Part.PREPARING and not partition.preparing:
                 self._serve()
+            # The ISR that it stores first, as leader of its own, is not confirmed yet.
             elif was is Part.PREPARING:
                 pass
+            # A leader that is named again, in the next epoch, has not stopped leading: its
+            # followers' positions still count.
             elif partition.leader_epoch != before.leader_epoch:
                 self._continue()
             elif partition.isr != before.isr:
@@ -165,6 +177,9 @@ class Replica:
             return
         if partition.leader < 0:
             self.part = Part.IDLE
+        # A follower begins anew with each leader epoch, even under the same leader: it tells the
+        # leader its position again, and the leader counts only what was fetched in the present
+        # epoch.
         elif was is not Part.FOLLOWER or partition.leader_epoch != before.leader_epoch:
             self._follow()
         if was is Part.LEADER:
@@ -191,9 +206,13 @@ class Replica:
     def _lead(self, now: Instant) -> None:
         self.part = Part.PREPARING
         self.epoch_start = self.log.end
+        # Nothing that this broker knew of its followers counts any more: since it led last, one of
+        # them may have lost its log. Each has the whole lag time from here on before it leaves the
+        # ISR.
         self.expelled = set()
         self.followers = {
             r: Follower(caught_up_ns=now.monotonic_ns)
+            # During a reassignment a member of the ISR may be no replica of the new ones.
             for r in {*self.partition.replicas, *self.partition.isr}
             if r != self.me
         }
@@ -224,6 +243,8 @@ class Replica:
 
     def _settle(self) -> None:
         """Another ISR is stored: earlier requests no longer count."""
+        # Each ISR is stored upon the one before. A request that was built upon an older one cannot
+        # be stored any more, so the high watermark need not wait for whom it adds.
         self.asked, self.adding, self.proposed, self.unsettled = None, (), None, False
         self.expelled &= set(self.partition.isr)
         self.advance()
@@ -244,6 +265,9 @@ class Replica:
                 high_watermark=self.high_watermark,
             )
         )
+        # Followers of Kafka once cut their logs back to the high watermark here. KIP-101 ended
+        # that: the high watermark comes a fetch late, so a follower could cut off what was
+        # acknowledged, and then be elected.
         kept = self._policies.kept_when_following(self.high_watermark, self.log.end)
         self._cut(kept, "high_watermark")
 
@@ -252,12 +276,17 @@ class Replica:
     def append(self, header: BatchHeader, batch: bytes) -> Entry:
         """Stamps and stores a client's batch at the end of the log."""
         base = self.log.end
+        # The offset and the leader epoch are the leader's to give; the rest of the batch stays byte
+        # for byte.
         stamped = record_batch.stamp(batch, base, self.epoch)
         stored = entry(record_batch.parse(stamped, verify=False))
         self._store(header, stamped, stored, as_leader=True)
         return stored
 
     def _store(self, header: BatchHeader, data: bytes, stored: Entry, as_leader: bool) -> None:
+        # Controllers that lost their disks may have elected a leader in an epoch that was used
+        # before. A log whose epochs fall cannot be compared with any other, so the node ends with a
+        # sentence.
         if stored.epoch < self.log.last_epoch:
             self._out.end(
                 f"the log of {self.topic}-{self.index} has messages of leader epoch "
@@ -282,6 +311,9 @@ class Replica:
             )
         )
         self.log.append(stored)
+        # A follower that had the whole log has it no longer. Its session does not name the
+        # partition before it fetches this batch, so the time of its contact must not count for it
+        # (see `Follower`).
         for follower in self.followers.values():
             follower.fall_behind()
         self._mark(APPENDED)
@@ -301,8 +333,12 @@ class Replica:
         """Moves the leader's high watermark as far as allowed: not before it serves clients."""
         if not self.leading:
             return
+        # A replica that has not fetched from this leader has the end -1, so nothing is committed
+        # before each member of the ISR has shown what it holds.
         counted = self.counted()
         held = min((self.end_of(r) for r in counted), default=-1)
+        # It never falls while this broker leads. A new leader's may be below what its predecessor
+        # had told clients; it regains that with the first fetches of the ISR (KIP-207).
         if held > self.high_watermark:
             self.high_watermark = held
             self._note_watermark(True, counted)
@@ -336,6 +372,7 @@ class Replica:
         known = self.followers.setdefault(follower, Follower())
         known.fetched(offset, self.log.end, contact, now.monotonic_ns)
         known.epoch = self.epoch
+        # Nothing that a rule or the high watermark looks at is another one.
         if offset == known.end and broker_epoch == known.broker_epoch:
             return
         known.end, known.broker_epoch = offset, broker_epoch
@@ -376,6 +413,9 @@ class Replica:
 
     def joiners(self, now: Instant, lag_ns: int) -> tuple[int, ...]:
         """The replicas outside the ISR that may join it (RP-10)."""
+        # At the high watermark the follower has all that is committed. In a new leader's first
+        # moments that is too little: its own high watermark is late, and below the start of its
+        # epoch lies what its predecessor may have acknowledged.
         least_end = max(self.high_watermark, self.epoch_start)
         return tuple(
             r
@@ -383,6 +423,9 @@ class Replica:
             if r in self.partition.replicas
             and r not in self.partition.isr
             and known.end >= 0
+            # A replica that was taken away from the follower, and given back, is empty. What it had
+            # fetched before does not count: it joined the ISR with an empty log, was elected, and
+            # acknowledged messages were lost.
             and known.epoch == self.epoch
             and self._policies.may_join(known, least_end, now.monotonic_ns, lag_ns)
         )
@@ -394,8 +437,13 @@ class Replica:
             return None
         isr = self.partition.isr
         outside = any(r not in isr for r in self.followers)
+        # Something is to be asked for, or asked again, or a replica outside the ISR may have caught
+        # up: it is looked at with every retry.
         if self.adding or self.unsettled or self.expelled or outside:
             return self.retry_ns
+        # All is well. The first member that could lag is looked at when it would lag if it fetched
+        # no more. A fetch meanwhile does not move the entry; the look then finds nothing, and sets
+        # the next time.
         times = [self.followers[r].caught_up_ns + lag_ns for r in isr if r != self.me]
         return max(self.retry_ns, min(times)) if times else None
 
@@ -419,6 +467,8 @@ class Replica:
     def flush(self) -> None:
         """Syncs the unsynced part of the log, then moves the flushed offset, so that it is never
         ahead of the disk (RP-26)."""
+        # The sync comes before the checkpoint that names it. The other order would state as flushed
+        # what a loss of power still takes.
         if self._policies.sync_is_due(self.flushed, self.log.end):
             self._out.add(Sync(self.name))
         self.flushed = self.log.end
@@ -437,6 +487,7 @@ class Replica:
 
     def take(self, header: BatchHeader, data: bytes) -> None:
         """Stores a batch from the leader, unchanged, at the end of the log (RP-05)."""
+        # The answer was built for the position that this replica had when it asked.
         if header.base_offset < self.log.end:
             return  # the end of an answer from before a truncation
         header, data = self._policies.batch_from_leader(header, data, self.log.end)
@@ -454,6 +505,9 @@ class Replica:
     def diverged(self, epoch: int, end_offset: int) -> None:
         """The leader's log diverges from ours after `epoch` at `end_offset`: truncates ours
         (RP-15)."""
+        # The leader's answer says where its epoch ends; this log may end that epoch earlier. Up to
+        # the lower of both the logs are the same. If this log has epochs of which the leader has
+        # none, the next fetch finds that, and cuts again (KIP-101).
         _, mine = self.log.end_for_epoch(epoch)
         self._cut(min(end_offset, mine), "leader_epoch")
 

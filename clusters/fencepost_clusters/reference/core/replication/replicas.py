@@ -95,6 +95,7 @@ class Replicas:
         self._ordered: tuple[Replica, ...] = ()
         self._settings = settings
         self._isr_requests = isr_requests
+        # Logs on the disk that no replica has opened yet, by their names.
         self._disk_logs: dict[str, tuple[Entry, ...]] = {}
         self._checkpoints: dict[str, int] = {}
         self._policies = policies
@@ -172,6 +173,7 @@ class Replicas:
             self._remove(name, "stray")
 
     def _remove(self, name: str, reason: RemovalReason) -> None:
+        # From the right: a topic's name may contain hyphens.
         topic, index, topic_id = name.rsplit("-", 2)
         self._out.note(
             ReplicaRemoved(
@@ -226,6 +228,8 @@ class Replicas:
         """Syncs every log, then stores the flushed offset and the high watermark of every replica
         (RP-08)."""
         every = self.all()
+        # All syncs come before the one checkpoint: it says of each log that it is flushed up to
+        # there.
         for one in every:
             one.flush()
         self._out.add(
@@ -237,12 +241,17 @@ class Replicas:
 
     def _ask(self, one: Replica, state: ClusterState, now: Instant) -> None:
         lag_ns = self._settings.ns("replica.lag.time.max.ms")
+        # One request takes out and adds: the new ISR is a whole, and a second request would have to
+        # wait for the answer to the first.
         gone = one.laggards(now, lag_ns)
         joined = tuple(
             r
             for r in one.joiners(now, lag_ns)
+            # The controller refuses a fenced member, and with it all of the request.
             if r in state.brokers and not state.brokers[r].fenced
         )
+        # A request whose fate is unknown is made again with the ISR that is wanted by then, even if
+        # that is the stored one: its answer settles the question.
         if not gone and not joined and not one.adding and not one.unsettled:
             # Not before the laggard's deadline, and not again and again for a fenced replica.
             one.retry_ns = now.monotonic_ns + RETRY_NS
@@ -252,6 +261,8 @@ class Replicas:
             for r in one.partition.replicas
             if (r in one.partition.isr and r not in gone) or r in joined
         )
+        # Before it is asked for. A defect counts the proposed ISR at once; the healthy policy
+        # counts the stored one and those that may have been added.
         one.propose(members)
         if not self._isr_requests.can_ask():
             one.retry_ns = now.monotonic_ns + RETRY_NS
@@ -273,6 +284,9 @@ class Replicas:
             )
         )
         self._isr_requests.ask(call, one, members, joined, state)
+        # Replicas of earlier requests stay: such a request may have been stored although this
+        # leader got no answer, and the next leader, elected from that ISR, must have what is
+        # committed here.
         one.asked, one.adding = call, tuple(sorted({*one.adding, *joined}))
         self._calls[call] = ((one.partition.topic_id, one.index), one.epoch)
 
@@ -297,10 +311,14 @@ class Replicas:
                 granted_epoch=outcome.leader_epoch,
             )
         )
+        # A granted request stays `asked` until its record is replayed. To ask again in between
+        # would be upon an ISR that is stored no longer.
         if one.asked == call_id and error is not Error.NONE:
             one.asked = None
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._look_at(one)
+            # Without this, a leader chose whom to add by a high watermark that still waited for the
+            # refused member, moved it on, and then asked for that member again below it (RP-10).
             if error in _CERTAIN:
                 one.refused()
 
@@ -319,6 +337,8 @@ class Replicas:
         one = self.by_key.get(key)
         if one is not None and one.asked == call_id:
             one.asked = None
+            # A leader of the quorum will see the record, if there is one. Over ZooKeeper only an
+            # answer tells, so the leader asks until it gets one.
             one.unsettled = self._isr_requests.learns_by_answer
             one.retry_ns = now.monotonic_ns + RETRY_NS
             self._look_at(one)

@@ -115,6 +115,7 @@ class Answers:
         """Sends the answers whose log is committed by now."""
         if not self._waiting:
             return
+        # In the order of their arrival, which is the order of their decisions.
         ready = [w for w in self._waiting if w.offset <= self._raft.high_watermark]
         if ready:
             self._waiting = [w for w in self._waiting if w.offset > self._raft.high_watermark]
@@ -129,6 +130,8 @@ class Answers:
 
     def _send(self, waiting: _Waiting) -> None:
         message = waiting.received.message
+        # The record of another process may have been committed while this answer waited. Were the
+        # grant sent now, two processes would hold a lease for one id.
         if isinstance(message, m.BrokerHeartbeatRequest) and self._lost_id(message):
             # The heartbeat was granted before another process took the id.
             refusal = self._refusal(

@@ -21,6 +21,8 @@ from fencepost_clusters.reference.wire.errors import Error
 def _alter_isr(on: QuorumContext, asked: m.AlterPartitionRequest) -> ChangeDecision:
     known = on.cluster.image.brokers.get(asked.broker_id)
     current = on.policies.registration.is_current_epoch
+    # The process of an earlier registration still believes that it leads. Its request is refused as
+    # a whole (QC-19).
     if known is None or not current(asked.broker_epoch, known.epoch):
         return ChangeDecision(
             (), m.AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH, topics=())
@@ -31,6 +33,8 @@ def _alter_isr(on: QuorumContext, asked: m.AlterPartitionRequest) -> ChangeDecis
     for topic in asked.topics:
         parts: list[m.AlterPartitionResult] = []
         for one in topic.partitions:
+            # All of a request is decided over one image, before its first record is replayed. Two
+            # changes of one partition would both be granted upon the same ISR.
             if (topic.topic_id, one.partition_index) in seen:
                 parts.append(
                     m.AlterPartitionResult(

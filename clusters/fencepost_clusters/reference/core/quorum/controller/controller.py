@@ -100,12 +100,18 @@ class ControllerNode:
         )
         self.committed = Committed(self._out, log, "controller")
         self.snapshots = Snapshots(settings, log, policies.metadata, self._out)
+        # Set exactly during this controller's term, as is `_ahead`.
         self._coordination: Coordination | None = None
         self._reporting = Reporting(settings, electorate, self._out, now)
+        # The image at the log's end, which only the active controller has. Decisions build on it:
+        # of two requests to create one topic, the second one must be refused although the first one
+        # is not committed yet.
         self._ahead: Image | None = None
+        # The epoch of the term that goes on, or of the last one.
         self._led_epoch = -1
         self._leases = Leases()
         self._answers = Answers(settings, self.raft, self.committed, self._policies, self._out)
+        # When every partition is looked at next, for reassignments and preferred leaders.
         self._next_check_ns = 0
         self._of_quorum: dict[type[Struct], _Serve] = {
             m.VoteRequest: self.raft.vote,
@@ -131,6 +137,9 @@ class ControllerNode:
         return self._out.drain()
 
     def _step(self, what: Input, now: Instant) -> None:
+        # What is due comes before the input. A heartbeat that arrives late, after its lease has
+        # ended, finds the broker fenced; a leader that has lost its majority resigns before it
+        # takes a request.
         self.raft.tick(now)
         self._follow_leadership(now)
         self._expire(now)
@@ -155,11 +164,15 @@ class ControllerNode:
                 self._reporting.failed(what.call_id)
                 self.raft.failed(what.call_id, now)
             case ShutdownAsked():
+                # The term ends before the process does, so that its waiting requests are refused
+                # and not dropped.
                 self.raft.step_down(now)
                 self._follow_leadership(now)
                 self._out.note(NodeStopped(reason="asked to stop"))
                 self._out.add(Exit("asked to stop"))
                 ends = True
+        # The input may have ended or begun a term. The log comes next, since the answers wait for
+        # what is committed in it, and the snapshot last, since it is made of what was replayed.
         self._follow_leadership(now)
         self._follow_log()
         self._maintain(now)
@@ -190,12 +203,16 @@ class ControllerNode:
         if self._ahead is not None:
             if not self.raft.leading:
                 self._leave()
+        # A term begins with the image at the log's end: the committed one, and the records of
+        # former leaders after it. This leader's own first record commits those, too.
         elif self.raft.leading:
             self._led_epoch = self.raft.epoch
             self._ahead = self.committed.image.copy()
             for batch in self.log.batches(self.committed.applied, self.log.end):
                 for at, record in enumerate(batch.records, batch.base):
                     self._ahead.replay(record, at)
+            # The former leader's leases are not known here. Each broker gets one full period, so no
+            # lease that the former leader granted is cut short (QC-31).
             self._leases = registration.at_takeover(
                 self._ahead, now, self.settings.lease_ms * 1_000_000, self._policies.leases
             )
@@ -229,6 +246,8 @@ class ControllerNode:
 
     def _leave(self) -> None:
         """Ends the term: drops all records that are not committed (QC-09)."""
+        # The image ahead may hold what no majority has. The next leader may drop those records, so
+        # nothing of it may show in an answer or stay (QC-09).
         ahead, self._ahead = self._ahead, None
         self._coordination = None
         self.metrics.term_ended()
@@ -251,6 +270,7 @@ class ControllerNode:
         for."""
         batch = list(records)
         assert self._ahead is not None
+        # One decision is one batch: it is replicated, committed and read back as a whole.
         if batch:
             base = self.log.end
             level = self._metadata_policies.record_level(self._ahead)
@@ -290,6 +310,8 @@ class ControllerNode:
         if kind in self._of_quorum:
             asked = cast(quorum_messages.Request, message)
             is_known, me = self.raft.electorate.is_known, self.settings.node_id
+            # Any process may connect. An invented epoch near the last one would use up the epochs
+            # of the quorum, and an invented candidate would be voted for.
             fault = quorum_messages.fault(asked, is_known, me, self.raft.epoch)
             if fault is not None:
                 self._out.add(Close(received.request_id, fault))
@@ -320,6 +342,8 @@ class ControllerNode:
         return m.ControllerHeartbeatResponse(error_code=Error.NONE, start_snapshot=start)
 
     def _heartbeat(self, received: Received, asked: m.BrokerHeartbeatRequest, now: Instant) -> None:
+        # Only the active controller renews a lease (QC-22). A former one that still answered would
+        # let a broker go on which its successor has fenced.
         image = self._policies.leases.renewing_image(
             self._ahead, self.committed.image, self._led_epoch
         )
@@ -338,10 +362,16 @@ class ControllerNode:
             election=self._cluster.election,
         )
         granted = decision.error is Error.NONE
+        # The lease is counted from the time at which the broker sent the heartbeat, by the broker's
+        # own clock, and this controller fences a period after the heartbeat came. The second time
+        # is later, whatever the message took, so the broker has stopped serving before it is fenced
+        # (QC-13).
         start_ms = self._policies.leases.lease_start_ms(asked.lease_start_time_ms, now.wall_ms)
         end_ms = start_ms + self.settings.lease_ms if granted else -1
         offset = 0
         if self._ahead is not None:
+            # The renewal counts before the answer is sent: a lease that the broker never hears of
+            # only makes this controller wait longer.
             if decision.renews:
                 lease_ns = self.settings.lease_ms * 1_000_000
                 self._leases.renew(asked, self.committed.applied, now, lease_ns)
@@ -383,8 +413,11 @@ class ControllerNode:
         context = QuorumContext(cluster, quorum, self._policies)
         decided = CHANGES.decide(context, received.message)
         end = self._apply(decided.records, now)
+        # A new ISR is what a reassignment or a preferred leader waits for.
         if isinstance(received.message, m.AlterPartitionRequest):
             self._settle(decided.records, now)
+        # Even a request that changes nothing waits for the log's end: its answer may depend on a
+        # record that is not committed yet.
         offset = end - 1 if decided.records else -1
         self._answers.to_change(received, decided.answer, end, offset)
 
@@ -413,6 +446,8 @@ class ControllerNode:
         """Finishes marked deletions, and checks every partition at intervals."""
         if self._ahead is None:
             return
+        # The mark must be committed: whichever controller is active then finishes the deletion,
+        # even if another one wrote the mark (QC-26).
         if self.committed.image.deleting:
             self._apply(topics.finish_deletions(self.committed.image, self._ahead), now)
         if now.monotonic_ns >= self._next_check_ns:

@@ -27,6 +27,8 @@ def alter_isr(
     one = parts.get(asked.partition_index) if parts is not None else None
     if one is None:
         return Error.UNKNOWN_TOPIC_ID, None
+    # The leader epoch makes this a compare-and-set: each stored ISR begins another one, so of two
+    # requests upon the same ISR only the first is granted.
     refusal = registration.isr_change_refusal(one, broker, asked.leader_epoch)
     if refusal is not Error.NONE:
         return refusal, None
@@ -35,6 +37,8 @@ def alter_isr(
         return Error.INVALID_REQUEST, None
     if any(member not in one.replicas for member in members):
         return Error.INVALID_REQUEST, None
+    # A leader learns late that a follower was fenced or replaced. The broker epoch of each member
+    # says which process has caught up; the metadata says which process that is now.
     for member in asked.new_isr_with_epochs:
         known = image.brokers.get(member.broker_id)
         joins = member.broker_id not in one.isr

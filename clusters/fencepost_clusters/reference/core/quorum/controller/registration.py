@@ -57,6 +57,7 @@ class Leases:
     def looked_at(self, image: Image, lease_ns: int) -> None:
         """Every lease was checked, and brokers with ended leases are fenced: the next lease to end
         is the one renewed longest ago."""
+        # If no broker has a lease, the sum is exactly NEVER_NS.
         unfenced = (self.heard_ns[b.id] for b in image.brokers.values() if not b.fenced)
         self.ends_ns = min(unfenced, default=NEVER_NS - lease_ns) + lease_ns
 
@@ -83,6 +84,9 @@ def heartbeat(
     """Decides about one BrokerHeartbeat; `next_offset` is the offset of its first record."""
     known = image.brokers.get(asked.broker_id)
     rules = policies.registration
+    # The order of the checks is the order of what they prove. An id or a feature that can never be
+    # right is refused first, whoever asks; then it is asked whether this process still has the id;
+    # then whether it is up to date; and last what state it wants.
     if asked.broker_id < 0 or rules.id_clashes(asked.broker_id, controllers):
         return HeartbeatDecision(Error.INVALID_REQUEST, BrokerState.FENCED, -1)
     if rules.unsupported_feature(image, asked.features):
@@ -105,6 +109,8 @@ def heartbeat(
         return HeartbeatDecision(error, BrokerState.FENCED, -1)
     if asked.broker_epoch != known.epoch or asked.incarnation_id != known.incarnation:
         return rules.answer_to_former(asked, lost)
+    # The newest offset that was committed at the last heartbeat, so that the broker had time to
+    # fetch it. A fenced broker is not refused for its lag: `_unfence` waits until it has caught up.
     committed = leases.committed.get(known.id, 0) - 1
     most = settings.ms("metadata.max.lag.records")
     if not known.fenced and policies.leases.is_too_far_behind(
@@ -115,6 +121,8 @@ def heartbeat(
     if target is BrokerState.SHUTDOWN:
         return _shutdown(image, known, asked, policies, election)
     current = BrokerState.read(asked.current_state)
+    # A broker that fenced itself, since it could not renew in time, is treated as fenced although
+    # the metadata does not say so: it has stopped serving, and needs a new epoch.
     fenced = known.fenced or current in (BrokerState.INITIAL, BrokerState.FENCED)
     if target is BrokerState.UNKNOWN:  # a target state of newer software changes nothing
         state = BrokerState.FENCED if fenced else BrokerState.ACTIVE
@@ -142,6 +150,7 @@ def _revoke(
 ) -> HeartbeatDecision:
     """Refuses a heartbeat; if the same process still has a lease, the lease ends."""
     records: tuple[r.Record, ...] = ()
+    # A refusal to another process than the registered one must not fence the registered one.
     if known is not None and not known.fenced and known.incarnation == asked.incarnation_id:
         records = fence(image, known.id, election)
     return HeartbeatDecision(error, BrokerState.FENCED, -1, records)
@@ -161,11 +170,17 @@ def _register(
 ) -> HeartbeatDecision:
     """A process claims an id. In INITIAL it gets the id at once (QC-19, QC-35), unless it lost the
     id before."""
+    # The process is registered already. The same epoch again: a new one would make the first
+    # answer, if it still comes, name an epoch that is refused.
     if known is not None and known.incarnation == asked.incarnation_id:
         state = BrokerState.FENCED  # a repeated Register, or a Register whose answer was lost
         return HeartbeatDecision(Error.NONE, state, known.epoch, renews=True)
+    # It lost the id to another process. Otherwise two processes with one id would take it from each
+    # other for ever.
     if image.has_lost(asked.broker_id, asked.incarnation_id):
         return HeartbeatDecision(Error.DUPLICATE_BROKER_REGISTRATION, BrokerState.FENCED, -1)
+    # By QC-35 the newer process gets the id although the lease of the older one goes on. Only a
+    # defect makes it wait here.
     if known is not None and not known.fenced:
         lease_ends_ns = leases.heard_ns.get(known.id, 0) + settings.lease_ms * 1_000_000
         if not policies.registration.may_take_id(lease_ends_ns, now.monotonic_ns):
@@ -209,6 +224,7 @@ def _unfence(
     new_epoch = policies.registration.new_broker_epoch(next_offset, leases.term_begin)
     epoch = policies.registration.epoch_on_regain(known.epoch, new_epoch)
     record = broker_record(known, epoch, fenced=False)
+    # With the record that unfences it, the broker is elected where no leader was eligible before.
     back = leadership.on_broker_back(image, known.id, election)
     return HeartbeatDecision(Error.NONE, BrokerState.ACTIVE, epoch, (record, *back), renews=True)
 
@@ -231,6 +247,8 @@ def _shutdown(
         active = not known.fenced and asked.current_state == BrokerState.ACTIVE
         state = BrokerState.ACTIVE if active else BrokerState.FENCED
         return HeartbeatDecision(Error.NONE, state, known.epoch, tuple(moved), renews=True)
+    # It leads nothing any more. It leaves the ISRs and is fenced in the same batch, so that no
+    # leadership comes back to it between the two.
     moved = leadership.on_broker_gone(image, known.id, election)
     fence = () if known.fenced else (broker_record(known, known.epoch, fenced=True),)
     return HeartbeatDecision(Error.NONE, BrokerState.SHUTDOWN, known.epoch, (*fence, *moved))

@@ -52,6 +52,7 @@ class Coordination:
             self._out.note(
                 SnapshotKnown(controller=controller, offset=offset, controller_epoch=self._epoch)
             )
+        # The snapshot that was asked for is there: another controller may take its own.
         if self._asked is not None and self._asked[0] == controller and offset > self._asked[1]:
             self._asked = None
 
@@ -65,6 +66,8 @@ class Coordination:
             other = self._asked[0]
             if other == controller:
                 return True  # the answer that asked for it may have been lost
+            # A controller that died during its snapshot must not keep all others from theirs. After
+            # a lease period of silence it is waited for no more.
             silent_ns = now.monotonic_ns - self._known[other].heard_ns
             if self._policies.snapshot_must_wait(silent_ns, self._settings.lease_ms * 1_000_000):
                 self._made_to_wait.add(controller)

@@ -39,8 +39,14 @@ def add(
         return _refused(Error.INVALID_REQUEST, f"{node} is a broker's id")
     if node in quorum.voters:
         return _refused(Error.DUPLICATE_VOTER, f"{node} votes already")
+    # Two changes at once could leave two majorities without a common voter. From {1, 2, 3, 4}, one
+    # leader adds 5, and its successor removes 1: {1, 4, 5} is a majority after the first change,
+    # and {2, 3} after the second. The record of this epoch is needed since an uncommitted change of
+    # a former leader may still be in the log of a voter that could win.
     if not quorum.settled:
         return _refused(Error.REQUEST_TIMED_OUT, "an earlier change is not committed yet")
+    # A voter that lacks much of the log counts for the majority, but cannot hold it: until it has
+    # caught up, one failure more would stop the quorum.
     fetched = quorum.observed.get(node)
     if fetched is None or fetched.offset < quorum.high_watermark - CAUGHT_UP_WITHIN:
         return _refused(Error.REQUEST_TIMED_OUT, f"{node} has not caught up")

@@ -81,7 +81,11 @@ class Electorate:
         """A controller is configured with voters, a broker with `bootstrap` addresses without ids.
         Until it learns the ids, placeholders that no node has as its id stand for them."""
         self.voters = dict(configured)
+        # The voters by the log, each with the offset of its record. The first entry is the
+        # configuration, which is never removed: a truncation may take every record away.
         self._history: list[tuple[int, Voters]] = [(-1, dict(configured))]
+        # Controllers that another controller's answer named. They give addresses only: who votes is
+        # decided by this controller's own log.
         self._others: dict[int, Address] = {}
         self._endpoints: tuple[m.NodeEndpoint, ...] | None = None
         """What `endpoints` has found last; None if that has to be found again."""
@@ -91,6 +95,7 @@ class Electorate:
         self._policies = policies
         self._out = out
         if bootstrap:
+            # From -2 on: -1 stands for no controller.
             self.voters = {-2 - number: address for number, address in enumerate(bootstrap)}
         else:
             self._note_voters()
@@ -117,12 +122,16 @@ class Electorate:
 
     def follow(self, log: MetadataLog) -> None:
         """Applies a whole log, snapshot first, in place of earlier records."""
+        # A truncation may drop the record of the voters in force, and the one before it counts
+        # again. So the history is made anew rather than cut.
         del self._history[1:]
         if log.snapshot is not None:
             for _, data in record_batch.split(log.snapshot.data):
                 for value in record_batch.values(data):
                     record = r.decode(value)
                     if is_voters(record):
+                        # A snapshot keeps no offsets of its records. Everything in it is committed,
+                        # so any offset below the log serves for `changed_at`.
                         self._history.append((log.start - 1, parse(record.value)))
         for batch in log.batches(log.start, log.end):
             for offset, record in enumerate(batch.records, batch.base):
@@ -132,6 +141,7 @@ class Electorate:
 
     def _by_history(self) -> None:
         newest = self._history[-1][1]
+        # A broker takes the voters from answers, which reach it also while its log is behind.
         if not self._bootstrap and newest != self.voters:
             self._replace(newest)
 
@@ -158,6 +168,7 @@ class Electorate:
             self._replace(followed)
 
     def _replace(self, found: Voters) -> None:
+        # The mapping itself stays, since Raft and its serving side hold it.
         self.voters.clear()
         self.voters.update(found)
         self._endpoints = None

@@ -50,8 +50,10 @@ class MetadataLog:
             self.index.begin_at(snapshot.offset, snapshot.epoch)
         for data in batches:
             header = record_batch.parse(data)
+            # Left by a process that died after it had stored a snapshot, and before it cut the log.
             if header.base_offset < self.start or header.leader_epoch < self.start_epoch:
                 continue
+            # The state would lack the records of a gap, so nothing after it is read.
             if header.base_offset != self.end:
                 raise record_batch.CorruptBatch(
                     f"the metadata log has nothing from {self.end} to {header.base_offset}"
@@ -100,6 +102,7 @@ class MetadataLog:
         if to_offset < self.start:
             self._begin(None)
         end = self.index.truncate(to_offset)
+        # The index drops whole batches only, so its new end may be below `to_offset`.
         while self._batches and self._batches[-1].end > end:
             self._batches.pop()
         return end
@@ -127,6 +130,7 @@ class MetadataLog:
     def batches(self, from_offset: int, below: int) -> tuple[Batch, ...]:
         """The whole batches from the one at `from_offset` that end at or before `below`."""
         start = len(self._batches)
+        # From the end backwards: nearly every reader wants the newest batches.
         while start > 0 and self._batches[start - 1].base >= from_offset:
             start -= 1
         return tuple(b for b in self._batches[start:] if b.end <= below)

@@ -210,11 +210,16 @@ class Raft:
 
     def deadline_ns(self) -> int:
         """When a Tick is wanted next."""
+        # A leader wakes for three things: a fetch that it parked, the loss of its majority, and an
+        # announcement that is to be repeated. Another voter wakes for its election and its next
+        # fetch, an observer for its next fetch only.
         served_ns = self._serving.deadline_ns()
         if self.role is Role.LEADER:
             due_ns = min(served_ns, self._quorum_lost_ns())
             return min(due_ns, *self._announced.values()) if self._announced else due_ns
         due_ns = served_ns if self.role is Role.OBSERVER else min(served_ns, self._election_ns)
+        # A fetch in flight has a timeout of its own. Without a controller to ask, a fetch that is
+        # due would make a Tick due at every moment.
         if self._fetch_call is None and self._fetch_from() is not None:
             return min(due_ns, self._next_fetch_ns)
         return due_ns
@@ -244,9 +249,12 @@ class Raft:
         if self.role is Role.LEADER:
             if at >= self._quorum_lost_ns():
                 self._resign("no_majority", now)
+            # A leader that was removed leads until its removal is committed: only then is it sure
+            # that the others can do without it (Raft, section 4.2.2).
             elif self.me not in self.voters and self.high_watermark > self.electorate.changed_at:
                 self.step_down(now, "removed")
             elif self._announced:
+                # In the order of ids, as everywhere in a core: one seed is one history.
                 for voter, due in sorted(self._announced.items()):
                     if at >= due:
                         self._announce(voter, now)
@@ -262,6 +270,8 @@ class Raft:
     # ----------------------------------------------------------------------------------- election
 
     def _stand(self, now: Instant) -> None:
+        # An epoch is 32 bits on the wire. An epoch that wrapped round would be older than every
+        # other.
         if self.epoch >= messages.MAX_EPOCH:
             self._out.end("the epochs of the quorum are used up", EXIT_UNREADABLE)
             return
@@ -269,9 +279,13 @@ class Raft:
         self.leader = None
         self.epoch += 1
         self.voted_for = self.me
+        # The answer of a fetch that is in flight is not applied any more: it could truncate the log
+        # whose end the requests for votes name.
         self._votes = {self.me}
         self._fetch_call = None
         self._draw_election(now)
+        # Before the requests leave: a process that restarted and had forgotten its own vote could
+        # give it to another candidate of this epoch.
         self._out.add(StoreVote(self.epoch, self.me))
         self._out.note(
             ElectionStarted(epoch=self.epoch, log_end=self.log.end, last_epoch=self.log.last_epoch)
@@ -282,7 +296,9 @@ class Raft:
                 call = self._out.call(
                     self.voters[voter], "quorum", request, self.timing.election_ns // MS
                 )
+                # A vote is counted only in the epoch in which it was asked for; see `answered`.
                 self._calls[call] = (voter, self.epoch)
+        # The only voter needs no other vote, so it leads at once.
         self._count_votes(now)
 
     def _count_votes(self, now: Instant) -> None:
@@ -292,6 +308,9 @@ class Raft:
     def _lead(self, now: Instant) -> None:
         self.role = Role.LEADER
         self.leader = self.me
+        # Below this offset are records of earlier epochs, which the next leader could still drop
+        # even if a majority has them. So nothing is committed before the record that is appended
+        # below.
         self._epoch_start = self.log.end
         self._serving.begin()
         self._announced = {v: now.monotonic_ns for v in self.voters if v != self.me}
@@ -300,9 +319,14 @@ class Raft:
                 epoch=self.epoch, log_end=self.log.end, last_epoch=self.log.last_epoch
             )
         )
+        # A record of this epoch, without which a quiet leader would never commit what it found in
+        # its log. Appending it also seats the voters: each gets the whole time to fetch for the
+        # first time.
         self.append([self.me.to_bytes(4, "big")], now, control=True)
 
     def _announce(self, voter: int, now: Instant) -> None:
+        # A voter that does not know this leader fetches from nobody, so nothing but this request
+        # can bring it back. It is repeated until the voter fetches.
         self._announced[voter] = now.monotonic_ns + self.timing.fetch_wait_ns
         request = messages.begin_epoch(self.me, self.epoch)
         call = self._out.call(
@@ -315,15 +339,19 @@ class Raft:
         # Its own removal may be in its log and not committed: then it is no voter already. One that
         # stood for election would count its own vote, beside a majority of the others.
         self.role = Role.UNATTACHED if self.me in self.voters else Role.OBSERVER
+        # The epoch itself stays: this node has voted in it, and must not vote in it again.
         self.leader = None
         self._draw_election(now)
         self._out.note(ControllerResigned(epoch=self.epoch, reason=reason))
+        # The parked fetches are refused at once, so that their senders look for another leader.
         self._serving.release(now)
 
     def step_down(self, now: Instant, reason: ResignReason = "shutdown") -> None:
         """Resigns in order: the other voters elect at once (EndQuorumEpoch)."""
         if self.role is not Role.LEADER:
             return
+        # The request comes from the leader itself, so it also ends the time in which the voters
+        # help no candidate (`end_epoch`). Without it they would wait for the whole fetch timeout.
         request = messages.end_epoch(self.me, self.epoch)
         for voter in sorted(v for v in self.voters if v != self.me):
             call = self._out.call(self.voters[voter], "quorum", request, 500)
@@ -339,6 +367,8 @@ class Raft:
         if self.role is Role.OBSERVER and (leader is None or leader < 0):
             return
         if epoch > self.epoch:
+            # Any message of a higher epoch ends a leadership. The voter that sent it refuses
+            # everything of this older epoch, so it could not follow this leader any more.
             if self.role is Role.LEADER:
                 self._resign("higher_epoch", now)
             self.epoch = epoch
@@ -347,7 +377,10 @@ class Raft:
             if self.role is not Role.OBSERVER:
                 self.role = Role.UNATTACHED
                 self._draw_election(now)
+                # An observer stores nothing: it gives no vote that a restart could repeat.
                 self._out.add(StoreVote(epoch, None))
+        # Transition to FOLLOWER (an observer stays one): the leader of the present epoch becomes
+        # known.
         if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
             if leader == self.me or self.role is Role.LEADER:
                 return  # this node led the epoch before a restart, or leads it now
@@ -357,6 +390,7 @@ class Raft:
             if self.role is not Role.OBSERVER:
                 self.role = Role.FOLLOWER
                 self._election_ns = now.monotonic_ns + self._patience()
+            # The answer of the former leader may still come. It is about another log.
             self._fetch_call = None
             self._next_fetch_ns = now.monotonic_ns
 
@@ -383,14 +417,20 @@ class Raft:
         leader after the other.
         """
         asked = request.topics[0].partitions[0]
+        # A leader does consider a candidate that votes: that voter has not heard from it for the
+        # whole fetch timeout, and will not follow this epoch again.
         if self.role is Role.LEADER:
             follows = asked.replica_id not in self.voters
         else:
             follows = now.monotonic_ns < self._follows_until_ns
+        # The epoch is adopted even if the vote is then refused, for example to a candidate whose
+        # log is behind. Otherwise the two would never be in one epoch.
         if not follows:
             self._adopt(asked.replica_epoch, None, now)
         reason: VoteReason = "has_leader" if follows else self._judge_candidate(asked)
         granted = reason == "granted"
+        # The order is the promise: the vote is stored, then the answer leaves (effects are carried
+        # out in their order).
         if granted:
             self.voted_for = asked.replica_id
             self._out.add(StoreVote(self.epoch, self.voted_for))
@@ -411,11 +451,14 @@ class Raft:
         self._out.add(Reply(received.request_id, answer))
 
     def _judge_candidate(self, asked: m.VotePartition) -> VoteReason:
+        # By now this voter is in the epoch of the candidate, or in a newer one.
         if asked.replica_epoch < self.epoch:
             return "old_epoch"
         taken = self._policies.vote_taken(self.leader, self.voted_for, asked.replica_id)
         if taken is not None:
             return taken
+        # The epoch of the last record counts first. A longer log of an older epoch may lack what
+        # was committed since (Raft, section 5.4.1).
         theirs = (asked.last_offset_epoch, asked.last_offset)
         mine = (self.log.last_epoch, self.log.end)
         return "granted" if self._policies.log_is_complete(theirs, mine) else "log_behind"
@@ -429,6 +472,8 @@ class Raft:
         if claim.leader_epoch < self.epoch:
             error = Error.FENCED_LEADER_EPOCH
         else:
+            # An announcement is word from the leader, as the answer to a fetch is: from here on
+            # this voter helps no candidate for the fetch timeout.
             self._adopt(claim.leader_epoch, claim.leader_id, now)
             self._follows_until_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
         answer = messages.begin_answer(self.leader, self.epoch, error)
@@ -437,10 +482,13 @@ class Raft:
     def end_epoch(self, received: Received, request: m.EndQuorumEpochRequest, now: Instant) -> None:
         """The leader of an epoch resigns: each voter stands for election soon, at a random time."""
         claim = request.topics[0].partitions[0]
+        # Only the word of the leader that is followed counts. A request that was delayed, and tells
+        # of an earlier epoch, would otherwise end a leadership that is well.
         if claim.leader_epoch == self.epoch and self.leader == claim.leader_id:
             self.leader = None
             if self.role is not Role.OBSERVER:
                 self.role = Role.UNATTACHED
+                # At random, or all voters would stand at the same moment and split their votes.
                 soon = self._chance(0, self.timing.election_ns // 2)
                 self._election_ns = now.monotonic_ns + soon
                 self._follows_until_ns = now.monotonic_ns
@@ -450,9 +498,12 @@ class Raft:
     def fetch(self, received: Received, request: m.FetchRequest, now: Instant) -> None:
         """A voter or an observer fetches the metadata log."""
         asked = request.topics[0].partitions[0]
+        # A fetch of a higher epoch deposes a leader, as a vote does. It resigns before the fetch is
+        # served, so the answer is a refusal.
         self._adopt(asked.current_leader_epoch, None, now)
         moved, good = self._serving.fetch(received, request, now)
         if self.role is Role.LEADER:
+            # A voter that fetches knows this leader.
             self._announced.pop(request.replica_state.replica_id, None)
         if moved >= 0:
             self._advance(now)
@@ -483,6 +534,8 @@ class Raft:
     def _advance(self, now: Instant) -> None:
         """Moves the high watermark to a majority's log end, in this leader's own epoch, and answers
         the fetches that waited for that, or for a record."""
+        # `_epoch_start` is the offset of this leader's first record. Only if a majority has that
+        # record, too, is everything below committed (rule 4).
         held = self._serving.held()
         if held > self._epoch_start:
             self.high_watermark = max(self.high_watermark, held)
@@ -490,6 +543,8 @@ class Raft:
 
     def _fetch_from(self) -> int | None:
         """The controller to fetch from: the leader if it is known, else any."""
+        # A candidate fetches from nobody, and a follower only from its leader. An observer, or a
+        # voter that knows no leader, asks any other controller: the refusal names the leader.
         if self.leader != self.me and self.electorate.address(self.leader) is not None:
             return self.leader
         if self.role is Role.OBSERVER or (self.role is Role.UNATTACHED and len(self.voters) > 1):
@@ -504,6 +559,8 @@ class Raft:
         if target is None:
             return
         self._fetch_target = target
+        # To a controller that is not known to lead, the fetch names no epoch. A leader of a newer
+        # epoch would refuse the older one as fenced, although the fetcher only has to learn of it.
         epoch = self.epoch if self.leader == target else -1
         request = messages.fetch(
             self.log.end,
@@ -535,6 +592,8 @@ class Raft:
         if known is None:
             return False
         peer, epoch = known
+        # A fetch that was given up, since a new leader became known, is answered all the same. Its
+        # answer may be about the log of a deposed leader.
         newest = call_id == self._fetch_call
         if newest:
             self._fetch_call = None
@@ -551,6 +610,8 @@ class Raft:
                 result = message.topics[0].partitions[0]
                 if result.leader_epoch > self.epoch:
                     self._adopt(result.leader_epoch, result.leader_id, now)
+                # `_count_votes` counts for a CANDIDATE only: a node that follows the leader of its
+                # epoch has given up this election.
                 elif result.vote_granted and epoch == self.epoch:
                     self._votes.add(peer)
                     self._count_votes(now)
@@ -575,6 +636,9 @@ class Raft:
         """After a fetch found no leader, an observer forgets it and asks the next controller."""
         if self.role is Role.OBSERVER:
             self.leader = None
+        # The controllers are asked in turn. A quarter of the longest wait at the leader lies
+        # between two such questions, so that a quorum without a leader is not flooded by its
+        # observers.
         others = sorted(v for v in self.voters if v != self.me)
         if others:
             after = [v for v in others if v > self._fetch_target]
@@ -584,16 +648,22 @@ class Raft:
     def _of_leader(self, peer: int, claim: m.LeaderIdAndEpoch, error: int, now: Instant) -> bool:
         """Learns the leader; returns whether the answer is the leader's, without an error."""
         known = self.leader
+        # A newer epoch is adopted from anybody. In the present epoch a leader is learned only if
+        # none is known, so that a false word cannot replace the known one.
         if claim.leader_epoch > self.epoch or (
             claim.leader_epoch == self.epoch and self.leader is None
         ):
             self._adopt(claim.leader_epoch, claim.leader_id, now)
         if error != Error.NONE or self.leader != peer:
+            # The leader that this voter promised to follow says itself that it leads no more. The
+            # promise is over, and an election need not wait for the fetch timeout.
             if peer == known:
                 self._follows_until_ns = now.monotonic_ns  # it no longer leads
             if self.leader is None or self.leader == known:
                 self._look_elsewhere(now)
             return False
+        # This answer renews the promise of rule 1. It is measured from its arrival here; the leader
+        # measures from the arrival of the fetch, which is earlier.
         if self.role is not Role.OBSERVER:
             self._election_ns = now.monotonic_ns + self._patience()
             self._follows_until_ns = now.monotonic_ns + self.timing.fetch_timeout_ns
@@ -602,6 +672,8 @@ class Raft:
     def _fetched(self, peer: int, part: m.PartitionData, now: Instant) -> None:
         if not self._of_leader(peer, part.current_leader, part.error_code, now):
             return
+        # An answer is one of three: the log continues, it has diverged, or it begins only after
+        # this node's end, so that a snapshot is needed.
         self._leaders_stable = max(self._leaders_stable, part.high_watermark)
         if part.snapshot_id.epoch >= 0:
             self._fetch_snapshot(part.snapshot_id, peer, now)
@@ -617,14 +689,18 @@ class Raft:
                 self.electorate.take(batch.records, batch.base)
                 self._reseat(now)
         except UnknownRecord as unknown:
+            # A record that this version does not know may change anything. To skip it would give
+            # this node another state than the others have.
             self._out.end(f"the metadata log cannot be read on: {unknown}", EXIT_UNREADABLE)
             return
         except record_batch.CorruptBatch:
             self._look_elsewhere(now)
             return
+        # Before the next fetch leaves, which tells the leader that these records are held.
         if part.records and self.me in self.voters:
             self._out.add(Sync(LOG_NAME))
         self.high_watermark = max(self.high_watermark, min(part.high_watermark, self.log.end))
+        # The next fetch waits at the leader, and not here, so news takes one way and not two.
         self._fetch(now)
 
     def _snapshot_fetched(self, peer: int, part: m.PartitionSnapshotData, now: Instant) -> None:
@@ -634,6 +710,8 @@ class Raft:
             return
         snapshot = self._download.take(part)
         if snapshot is not None:
+            # The snapshot is stored before the log is emptied. A process that dies between the two
+            # has both, and `MetadataLog` leaves out the batches that the snapshot covers.
             self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
             self._out.add(Truncate(LOG_NAME, 0))
             self.log.install(snapshot)
@@ -645,9 +723,13 @@ class Raft:
 
     def _truncate(self, diverging: m.EpochEndOffset, now: Instant) -> None:
         """Drops the records past the end of the last epoch that the leader has, too."""
+        # The leader names its last epoch up to ours, and where it ends there. This log may have
+        # less of that epoch, and more of later ones: the lower end is common to both.
         _, mine = self.log.index.end_for_epoch(diverging.epoch)
         to_offset = min(diverging.end_offset, mine)
         before = self.log.end
+        # Even the snapshot is of another history. Nothing of this log is kept; the leader gives the
+        # whole state again.
         whole = to_offset < self.log.start
         after = self.log.truncate(to_offset)
         self.electorate.follow(self.log)

@@ -94,6 +94,8 @@ class Serving:
         self._log = log
         self._standing = standing
         self._out = out
+        # A voter's log end is the offset of its newest fetch: it had stored and synced all below
+        # before it asked. `observed` also has observers, which never count for a majority.
         self._ends: dict[int, int] = {}
         self.observed: dict[int, Fetched] = {}
         """The newest fetch of each other node, whether it votes or not."""
@@ -105,6 +107,8 @@ class Serving:
         """When the first of them has waited long enough."""
         self._looked: tuple[int, int] | None = None
         """The log's end and the high watermark when all of them were looked at last."""
+        # Client -> the high watermark of its last answer. A fetch that would tell a new one is not
+        # parked.
         self._answered_watermarks: dict[str, int] = {}
 
     def begin(self) -> None:
@@ -116,6 +120,8 @@ class Serving:
     def seat(self, now: Instant) -> None:
         """Gives each new voter time to fetch."""
         for voter in self._voters:
+            # A voter that has fetched already keeps its time, or each append would renew the
+            # majority of a leader that nobody hears.
             self._fetched_ns.setdefault(voter, now.monotonic_ns)
         self._seen_ns = None
 
@@ -131,11 +137,15 @@ class Serving:
     def majority_seen_ns(self) -> int | None:
         """When the last fetch arrived that completed a majority; None if the leader is a majority
         by itself."""
+        # A leader that was removed is no voter: it needs a majority of the others (Raft, section
+        # 4.2.2).
         needed = self._majority() - (self._me in self._voters)
         if needed == 0:
             return None
         if self._seen_ns is None:
             seen = [self._fetched_ns[v] for v in self._voters if v != self._me]
+            # The `needed`-th newest fetch is the one that completed the majority: with three voters
+            # the newest of the two others, with five the second newest.
             self._seen_ns = sorted(seen, reverse=True)[needed - 1]
         return self._seen_ns
 
@@ -146,6 +156,8 @@ class Serving:
 
     def held(self) -> int:
         """The offset below which a majority holds the log; -1 while no majority is known."""
+        # In the order of falling ends, the entry at the place of the majority is the highest offset
+        # that a majority has reached. A voter that has not fetched in this term is not in it.
         ends = sorted(self.ends().values(), reverse=True)
         return ends[self._majority() - 1] if len(ends) >= self._majority() else -1
 
@@ -170,10 +182,16 @@ class Serving:
             self._answer(received.request_id, error)
             return -1, False
         voter = request.replica_state.replica_id
+        # The records after the fetcher's end were dropped below a snapshot, or its last epoch is
+        # older than all that is kept, so a divergence could not be found. Its fetch shows that it
+        # is alive, yet moves no log end: what it has need not be a prefix of this log.
         if asked.fetch_offset < self._log.start or asked.last_fetched_epoch < self._log.start_epoch:
             self._note_fetch(voter, now)
             self._answer(received.request_id, snapshot=True)
             return -1, False
+        # Two logs are the same up to an offset if the epochs before it are (Raft's log matching).
+        # If this log does not have the fetcher's last epoch, or less of it, then the fetcher has
+        # records which this log lacks. It counts for nothing before it has truncated them.
         epoch, end = self._log.index.end_for_epoch(asked.last_fetched_epoch)
         if epoch != asked.last_fetched_epoch or end < asked.fetch_offset:
             diverging = m.EpochEndOffset(epoch=max(epoch, 0), end_offset=end)
@@ -198,6 +216,8 @@ class Serving:
             received.client,
             now.monotonic_ns + min(request.max_wait, LONGEST_WAIT_MS) * MS,
         )
+        # A new high watermark is news here, unlike between brokers: nodes replay committed records
+        # only, and would learn of a commit a whole wait later.
         news = asked.fetch_offset < self._log.end or answered < self._standing.high_watermark
         if news or not request.max_wait:
             self._serve(parked)
@@ -214,6 +234,8 @@ class Serving:
         if len(self._answered_watermarks) >= MOST_KNOWN:
             self._answered_watermarks.clear()  # this costs each node one extra answer
         self._answered_watermarks[parked.requester] = self._standing.high_watermark
+        # Up to the log's end, beyond what is committed: a majority has to hold a record before it
+        # can be committed.
         data = self._log.read(parked.offset, messages.MAX_FETCH_BYTES)
         self._answer(parked.request_id, data=data)
 
@@ -250,6 +272,7 @@ class Serving:
         now_ns, end, watermark = now.monotonic_ns, self._log.end, self._standing.high_watermark
         refused = not self._standing.leading
         state = (end, watermark)
+        # Nothing that a parked fetch waits for has changed since all were looked at.
         if state == self._looked and now_ns < self._due_ns and not refused:
             return
         self._looked = state
@@ -283,6 +306,8 @@ class Serving:
         if error is Error.NONE:
             self._note_fetch(request.replica_id, now)
             wanted = (asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+            # A newer snapshot has replaced the one that was begun. The fetcher begins again, since
+            # parts of two snapshots make no state.
             if snapshot is None or wanted != (snapshot.offset, snapshot.epoch):
                 error = Error.SNAPSHOT_NOT_FOUND
             elif not 0 <= asked.position <= len(snapshot.data):

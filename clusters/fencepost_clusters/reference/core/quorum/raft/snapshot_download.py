@@ -32,6 +32,8 @@ class Download:
             self.wanted = None
             return None
         self._data += part.unaligned_records
+        # More is to come. An empty part before the end would be asked for again and again, so it
+        # ends the download.
         if len(self._data) < part.size and part.unaligned_records:
             return None
         self.wanted = None
