@@ -56,10 +56,13 @@ class CombinedNode:
         self.controller = controller
         self.broker = broker
         self._site = site
+        # Address -> listener, of both nodes: a call to one of these stays within the process.
         self._listeners = {(site.name, port): name for name, port in site.ports.items()}
+        # Call id -> the node that made it, for calls that leave the process.
         self._callers: dict[int, Node] = {}
         self._inner: dict[int, _Inner] = {}
         self._requests = 0
+        # Steps that are to be made within this one, in order. It is empty between two inputs.
         self._todo: deque[tuple[Node, Input]] = deque()
 
     def deadline_ns(self) -> int | None:
@@ -113,6 +116,8 @@ class CombinedNode:
                     answer = Answered(asked.call_id, effect.message)
                 self._todo.append((asked.asker, answer))
                 return ()
+            # The broker has ended in order. The controller steps down next, and its own Exit ends
+            # the process.
             case Exit(code=0) if node is self.broker:
                 self._todo.append((self.controller, ShutdownAsked()))
                 return ()

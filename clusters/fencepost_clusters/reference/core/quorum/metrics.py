@@ -34,8 +34,13 @@ class Metrics:
         self._out = out
         self._since_ns = now.monotonic_ns
         self._requests = 0
+        # (log end after an append, when it was appended): until the high watermark reaches that
+        # end.
         self._appended: deque[tuple[int, int]] = deque()
+        # How long each append of the interval waited for its commit.
         self._waits_ns: list[int] = []
+        # Whether the last event said that this node lags. A change of that is told at once,
+        # everything else once a second.
         self._behind = False
 
     def requested(self) -> None:

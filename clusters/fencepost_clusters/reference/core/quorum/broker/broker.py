@@ -69,6 +69,7 @@ class BrokerNode:
             member=Member(settings.node_id, raft_timing(settings), process.chance, policies.raft),
             electorate=electorate,
             log=self.log,
+            # A broker stores no vote. Its log's last epoch is the newest that it can prove.
             vote=Vote(max(0, self.log.last_epoch)),
             out=self._out,
             now=now,
@@ -96,8 +97,12 @@ class BrokerNode:
             policies=policies,
             out=self._out,
         )
+        # The partitions whose records were replayed since the replicas adopted them last. They wait
+        # here until this process is the broker of its id.
         self._changed: set[tuple[UUID, int]] = set()
         self._due_ns = now.monotonic_ns
+        # When a part is due that does not replicate messages; `_due_ns` is that, or the data
+        # plane's time if it is earlier.
         self._coordination_ns = now.monotonic_ns
         self.metrics = Metrics("broker", settings.node_id, policies.metadata, self._out, now)
         self.data.recover()
@@ -113,6 +118,8 @@ class BrokerNode:
         return self._out.drain()
 
     def _step(self, what: Input, now: Instant) -> None:
+        # What is due comes before the input (rule 3 of `lifecycle.py`): a broker that was paused
+        # past its lease refuses the request that woke it.
         if now.monotonic_ns >= self._due_ns:
             self._tick(now)
         if not self._replicate(what, now):
@@ -186,6 +193,8 @@ class BrokerNode:
             self.raft.tick(now)
             leader = self.raft.leader
             self.lifecycle.tick(now, leader, self.committed.applied)
+            # Before the metadata is followed and before waiting requests are looked at: nothing is
+            # acknowledged as committed any more from the moment at which the lease ends (QC-17).
             self._fail_unserved(now)
             self.forwarding.tick(now, leader)
             self._follow_metadata(now)
@@ -214,6 +223,10 @@ class BrokerNode:
             self._replaced(self.log.snapshot)
         if self.snapshots.due(self.committed.applied):
             self.snapshots.start(image, now)
+        # Four steps in this order. The process takes part once its own registration is replayed,
+        # and only then: until then the metadata speaks of a former process with this id. It leaves
+        # if the broker is deleted, or if another process has the id. At last its replicas adopt
+        # what has changed.
         mine = image.brokers.get(self.settings.node_id)
         holds = mine is not None and mine.incarnation == self.lifecycle.incarnation
         if holds and not self.data.takes_part and self.data.recovered:
@@ -224,7 +237,11 @@ class BrokerNode:
                 for one in image.all_partitions()
                 if self.settings.node_id in one.replicas
             )
+            # By the image that has this registration: a log of a partition that was deleted, or
+            # moved away, while this broker was down belongs to nothing (RP-25).
             self.data.replicas.delete_strays(image)
+            # The next heartbeat says that the registration is replayed, which the controller waits
+            # for.
             self.lifecycle.hurry(now)
         if self.data.takes_part and mine is None:
             self.lifecycle.deleted(now)
@@ -244,6 +261,7 @@ class BrokerNode:
         self._changed.update(self.data.replicas.by_key)
         self._changed.update((one.topic_id, one.index) for one in image.all_partitions())
         for one in self.data.replicas.all():
+            # A registration may be in the snapshot that this broker never saw as a record.
             for broker in image.brokers:
                 one.forget(broker)
 
@@ -253,9 +271,13 @@ class BrokerNode:
                 assert record.topic_id is not None
                 self._changed.add((record.topic_id, record.partition_id))
             case r.DeleteTopicRecord():
+                # The image has no partition of the topic any more: the replicas themselves say
+                # which there were.
                 self._changed.update(k for k in self.data.replicas.by_key if k[0] == record.name)
             case r.BrokerRecord():
                 known = self.committed.image.brokers[record.broker_id]
+                # A new process with this id: what its predecessor had fetched proves nothing about
+                # its disk.
                 if known.registered_at == offset:
                     for one in self.data.replicas.all():
                         one.forget(record.broker_id)
@@ -270,6 +292,8 @@ class BrokerNode:
             self._fail_unserved(now)
             if before is BrokerState.INITIAL and self.lifecycle.state is BrokerState.FENCED:
                 self.snapshots.checkpoint(self.committed.image, now)  # REG-04
+            # The active controller's word about itself. Otherwise this observer would go on
+            # fetching from a controller that is silent until the fetch times out.
             match what.message:
                 case m.BrokerHeartbeatResponse(error_code=Error.NONE) as granted:
                     epoch, leader = granted.controller_epoch, granted.active_controller_id

@@ -55,6 +55,9 @@ class AlterIsr:
         """Sends the request to the active controller; it names each member with its broker
         epoch."""
         assert self._raft.leader is not None
+        # For a replica that joins: the epoch of the process that has caught up, as its fetches
+        # named it. For a member that stays: that of the registration. The controller refuses both
+        # if another process has registered since.
         epochs = {
             r: self.broker_epoch
             if r == one.me

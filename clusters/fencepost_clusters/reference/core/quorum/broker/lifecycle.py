@@ -176,6 +176,8 @@ class Lifecycle:
         active = self.state is BrokerState.ACTIVE
         return earliest(
             (
+                # Without a known controller there is nobody to ask: the answer to a fetch of the
+                # metadata will name them.
                 self._next_ns if self._may_ask() and any_known(self._controllers) else None,
                 self._policies.session_ends_ns(self.lease_ends_ns) if active else None,
                 self._stop[0] if self._stop is not None else None,
@@ -187,6 +189,8 @@ class Lifecycle:
     def tick(self, now: Instant, leader: int | None, applied: int) -> None:
         """Ends the lease, or sends a heartbeat, if due; `applied` is the offset of the replayed
         metadata."""
+        # The order guards the lease: first it ends, then the broker stops, and only then a
+        # heartbeat leaves. So the heartbeat says the state that the broker is in.
         if self._session_over(now):
             self._move("lease_expired")
         if self._stop is not None and not self.granted_shutdown:
@@ -219,8 +223,10 @@ class Lifecycle:
                     limit_ms=limit_ms,
                 )
             )
+        # No controller knows this process, so there is no leadership to hand over.
         if self.state is BrokerState.INITIAL:
             self.granted_shutdown = True  # not registered yet: it just ends
+        # No controller will grant it anything: another process has the id.
         elif self.lost:
             self._grant_shutdown("shutdown_requested")
 
@@ -289,6 +295,8 @@ class Lifecycle:
                 metadata_offset=applied - 1,
             )
         )
+        # Up to three heartbeats fit into a lease, so that the loss of one answer does not cost the
+        # lease; but none is given up before the next one would be due.
         timeout_ms = max(self._settings.heartbeat_ms, self._settings.lease_ms // 3)
         self._out.add(
             Call(
@@ -308,6 +316,7 @@ class Lifecycle:
             return False
         assert isinstance(answer, m.BrokerHeartbeatResponse), answer
         self._beat = None
+        # The interval is counted from the sending, or each round trip would lengthen it.
         self._next_ns = beat.sent_ns + self._settings.heartbeat_ms * MS
         if answer.error_code == Error.NONE:
             self._accepted(answer, beat, now)
@@ -349,9 +358,12 @@ class Lifecycle:
                 controller_epoch=answer.controller_epoch,
             )
         )
+        # The grant was sent before the controller knew of the other process.
         if self.lost:
             return
         self.epoch = answer.broker_epoch
+        # Transition INITIAL to FENCED. The answer grants no lease to a broker in INITIAL, whatever
+        # it says: it must catch up with the metadata first (REG-04).
         if self.state is BrokerState.INITIAL:
             self._move("registered")
             self._next_ns = now.monotonic_ns + RETRY_NS
@@ -361,6 +373,8 @@ class Lifecycle:
             return
         if next_state is BrokerState.UNKNOWN:
             return  # no known state, and no lease (QC-27)
+        # The controller counts this broker as fenced. It serves no client from here on, though its
+        # lease may not be over.
         if next_state is not BrokerState.ACTIVE:
             self._move("refused")
             self._next_ns = now.monotonic_ns + RETRY_NS
@@ -369,8 +383,11 @@ class Lifecycle:
             self.hurry(now)  # fenced since it sent this: it needs another epoch (QC-20)
             return
         self.lease_ends_ns = max(self.lease_ends_ns, ends_ns)
+        # Transition FENCED to ACTIVE, if the lease is not over already: the answer may have taken
+        # longer than the lease.
         if now.monotonic_ns < self.lease_ends_ns:
             self._move("unfenced")
+        # It goes on asking for SHUTDOWN, and soon: the controller moves its leaderships meanwhile.
         if self._stop is not None:
             self._next_ns = now.monotonic_ns + RETRY_NS
 
@@ -385,6 +402,8 @@ class Lifecycle:
                 controller=target,
             )
         )
+        # A standby refuses for itself only. The lease goes on, and the active controller is asked
+        # soon.
         if error is Error.NOT_CONTROLLER:
             self._next_target(target)
             if answer.active_controller_id in self._controllers:
@@ -392,6 +411,8 @@ class Lifecycle:
             self._next_ns = now.monotonic_ns + RETRY_NS
             return
         self._move("refused")
+        # A process that was registered has lost the id for good (QC-19). In INITIAL it has nothing
+        # to lose, and asks again.
         if error is Error.DUPLICATE_BROKER_REGISTRATION:
             if self.state is not BrokerState.INITIAL:
                 self.lost = True

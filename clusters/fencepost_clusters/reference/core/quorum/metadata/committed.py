@@ -56,6 +56,7 @@ class Committed:
         """
         before = self.applied
         self.was_replaced = log.snapshot is not None and log.start > before
+        # Replayed records cannot be taken back one by one, so the image begins anew.
         if log.end < before or self.was_replaced:
             self._rebuild(log)
         elif to_offset == before:
@@ -68,6 +69,8 @@ class Committed:
                 if replayed is not None:
                     replayed(record, at)
             if not batch.records:
+                # A control batch changes nothing but the offset. Its digest leaves out the base
+                # offset, the length and the leader epoch: the event has offset and epoch as fields.
                 digest = f"{crc32(batch.data[16:]):08x}"
                 self._out.note(
                     MetadataCommitted(
@@ -85,6 +88,8 @@ class Committed:
         for a larger state."""
         entities = len(self.image.brokers) + sum(map(len, self.image.partitions.values()))
         stride = max(DIGEST_RECORDS, 1 << entities.bit_length())
+        # The batch crosses a multiple of the stride. The stride depends on the state alone, so all
+        # nodes find the same offsets, and a rule can compare any two of them.
         if batch.base // stride != batch.end // stride:
             self._out.note(snapshots.state_digest(self.image, batch.end))
 

@@ -44,11 +44,14 @@ def records_of(image: Image) -> tuple[r.Record, ...]:
     """One record for each entity: an entity with two records would be an error of the format
     (QC-11)."""
     found: list[r.Record] = []
+    # In a fixed order: equal images have equal bytes, which `digest` relies on.
     found += _configs(BROKER_RESOURCE, "", image.broker_settings)
     for kind, name in sorted(image.other_settings):
         found += _configs(kind, name, image.other_settings[kind, name])
     for broker in sorted(image.brokers):
         found.append(_broker(image.brokers[broker], image.superseded.get(broker, frozenset())))
+    # A deleted broker is state, too: which process held the id, and which have lost it. Without
+    # this a node that loads the snapshot would give the id back (QC-19).
     for broker, held in sorted(image.deleted.items()):
         lost = tuple(sorted(image.superseded.get(broker, ())))
         found.append(r.DeleteBrokerRecord(id=broker, incarnation_id=held, superseded=lost))
@@ -116,6 +119,7 @@ class _Writing:
     bytes."""
 
     def __init__(self, image: Image, offset: int, epoch: int, now: Instant) -> None:
+        # Records are frozen, so this list is the consistent copy: the image may go on changing.
         self.records = records_of(image)
         self.level = level(image)
         self.offset, self.epoch = offset, epoch
@@ -213,6 +217,8 @@ class Snapshots:
     def _store(self, writing: _Writing) -> None:
         self._writing = None
         snapshot = Snapshot(writing.offset, writing.epoch, writing.data)
+        # What is recorded is what the bytes say, and not what was meant to be in them: so a rule
+        # can see a snapshot that is not its image.
         rebuilt = load(snapshot)
         self._out.note(
             SnapshotStored(
@@ -224,6 +230,7 @@ class Snapshots:
                 digest=digest(rebuilt),
             )
         )
+        # Stored first; only then may the batches below it go.
         self._out.add(StoreSnapshot(LOG_NAME, snapshot.offset, snapshot.epoch, snapshot.data))
         self._log.compact(snapshot)
 
