@@ -56,6 +56,8 @@ class Administration:
         self._session.start(self._carry_out(received))
 
     def _carry_out(self, received: Received) -> Task:
+        # Whether a transaction may have been carried out without an answer. Then the client must
+        # hear that the outcome is unknown, and not that nothing was done.
         sent = False
         try:
             for _ in range(ATTEMPTS):
@@ -71,6 +73,7 @@ class Administration:
                     yield from self._refresh()
                     self._answer(received, decision.answer)
                     return
+                # Refused as a whole: another broker has changed one of the znodes.
                 sent = False
         except Disconnected:
             pass

@@ -200,6 +200,8 @@ class ClassicNode:
                     self.reader.everything()
                 else:
                     self._registering.start()
+            # The leader's znodes have gone with the session. It stops leading before it is told of
+            # another leader, and stands again once it is registered.
             case zk.Ended():
                 self._registering.registered_in = None
                 self.lifecycle.unregistered()
@@ -260,6 +262,7 @@ class ClassicNode:
         """Applies the registrations that were read: which brokers are live, and as which
         processes."""
         now = self._clock.now
+        # What a former process of a broker has fetched proves nothing about the new one's disk.
         for one in self.data.replicas.all():
             for broker, follower in list(one.followers.items()):
                 known = self.known.registrations.get(broker)
@@ -282,6 +285,8 @@ class ClassicNode:
     def partitions_changed(self, keys: Collection[Key]) -> None:
         """Adopts the partitions that were read."""
         now = self._clock.now
+        # The order: the first ISR is reported before the replica serves by it; the replica takes
+        # its role before this broker's terms and candidacies are made from it.
         self.leading.note_stored(keys)
         self.data.replicas.adopt(self.known.image, [k for k in keys if self._is_adopted(k)], now)
         self.leading.consider(keys, now)

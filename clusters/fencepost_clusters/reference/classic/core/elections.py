@@ -66,7 +66,9 @@ class Elections:
         self._policies = context.policies.classic
         self._hosts = hosts
         self._elected = elected
+        # The partitions for which this broker will stand.
         self._candidacies: dict[Key, _Candidacy] = {}
+        # Those for which a transaction is under way.
         self._standing: set[Key] = set()
 
     def deadline_ns(self) -> int | None:
@@ -78,6 +80,8 @@ class Elections:
         for key, one in sorted(self._candidacies.items()):
             if now.monotonic_ns >= one.due_ns:
                 del self._candidacies[key]
+                # Without a connection the candidacy is dropped; what is read after the next one
+                # makes another.
                 if key not in self._standing and self._session.connected is not None:
                     self._standing.add(key)
                     self._session.start(self._stand(key, one))
@@ -95,6 +99,9 @@ class Elections:
                 self._candidacies.pop(key, None)
                 continue
             before = self._candidacies.get(key)
+            # What is considered again for the same election keeps its time, or every event would
+            # put it off. The time only becomes earlier: a replica that was to stand before this one
+            # may have died.
             if before is not None and before.election == found.election:
                 later = replace(found, since_ns=before.since_ns)
                 found = min(before, later, key=lambda candidacy: candidacy.due_ns)
@@ -114,6 +121,8 @@ class Elections:
             return None
         preferred_ns = self._settings.ns(s.PREFERRED)
         wait_ns = self._policies.waits_ns(me, one.replicas, standing, preferred_ns)
+        # All members are new processes. One of the old ones may only be without a session for a
+        # moment, and has what the new ones may lack.
         if restarted:
             wait_ns += self._settings.ns(s.ELECTION_WAIT)
         return _Candidacy(
@@ -130,6 +139,7 @@ class Elections:
         they are new processes of their brokers, since no member of the ISR itself is live."""
         content = stored.content
         same = tuple(b for b in content.isr if self._is_member(content, b))
+        # A process that is a member and live outranks all new processes.
         if any(b in live for b in same):
             return same, False
         return content.isr, bool(content.isr)
@@ -147,11 +157,14 @@ class Elections:
             one, stored = self._known.partition(key), self._known.isrs.get(key)
             if one is None or stored is None or one.leader >= 0:
                 return
+            # Another election was held, or the ISR was changed, since this broker decided to stand.
             if (stored.content.epoch, stored.version) != (candidacy.epoch, candidacy.version):
                 return
             content = self._first_isr(one, stored)
             name = self._known.image.names[key[0]]
             path = znodes.leader(name, key[1])
+            # The creation of an existing znode is refused, so at most one candidate wins. The
+            # version of the ISR fences an election by an ISR that was read too early.
             leader = zk.Create(path, str(self._known.me).encode(), ephemeral=True)
             isr = writes.isr_write(self._known, one, content)
             done = certain((yield zk.Multi((leader, isr))))
@@ -165,6 +178,7 @@ class Elections:
             if len(results) == 2 and isinstance(results[1], zk.DataSet):
                 version, offset = results[1].stat.version, results[1].stat.mzxid
             me = self._known.me
+            # Applied at once, without a read: the watch will bring the same.
             self._known.set_isr(key, StoredIsr(content, version), offset, leader=me)
             self._elected(key)
             yield from self._announce(name, one)
@@ -174,6 +188,8 @@ class Elections:
     def _first_isr(self, one: Partition, stored: StoredIsr) -> znodes.Isr:
         """The ISR of an election: as it was, with this process as the member of its broker."""
         before, me = stored.content, self._known.me
+        # The members stay as they were, although some may be dead: who has the log is known only
+        # once the new leader has heard from them.
         process = dict(zip(before.isr, before.since, strict=True)) | {me: self.process}
         members = (*before.isr, *((me,) if me not in before.isr else ()))
         return znodes.Isr(

@@ -64,6 +64,8 @@ class IsrWrites:
             case zk.Done(results) if isinstance(results[-1], zk.DataSet):
                 stat = results[-1].stat
                 self._wrote(call_id, one, StoredIsr(content, stat.version), stat.mzxid)
+            # Refused: either this leader is deposed, or an earlier write of it succeeded without an
+            # answer. Only the znode tells.
             case zk.Done() | zk.Refused():
                 yield from self._read_back(call_id, one)
             case _:
@@ -93,6 +95,7 @@ class IsrWrites:
     def _wrote(self, call_id: int, one: Replica, stored: StoredIsr, offset: int) -> None:
         """Applies an ISR that is stored, and reports it."""
         known = self._known.isrs.get(one.key)
+        # The broker has read of a later election while this write was under way.
         if known is None or known.content.epoch != stored.content.epoch:
             self._written(call_id, one.key, IsrOutcome(Error.FENCED_LEADER_EPOCH))
             return

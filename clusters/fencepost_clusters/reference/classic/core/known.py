@@ -207,11 +207,13 @@ class Known:
 
     def _set(self, key: Key, one: Partition, stored: StoredIsr, offset: int) -> None:
         newest = self.offsets.get(key, -1)
+        # A read may end after this broker's own write that is newer.
         if offset < newest:
             return
         self.image.partitions[key[0]][key[1]] = one
         self.isrs[key] = stored
         self.offsets[key] = offset
+        # The same state may be read often. Each transaction is reported once.
         if offset > newest and key[0] not in self.image.deleting:
             self._note_partition(one, offset)
 

@@ -69,6 +69,7 @@ class Leading:
         self._elections = elections
         self._replicas = replicas
         self._stored = stored
+        # The leaderships of this broker. A term begins with each leader epoch.
         self._terms: dict[Key, _Term] = {}
         self._busy: set[Key] = set()
         """The partitions for which a transaction is under way."""
@@ -83,6 +84,8 @@ class Leading:
         """When a Tick is wanted next."""
         wait_ns = self._settings.ns(s.ELECTION_WAIT)
         preparing = (
+            # Without a connection nothing can be stored, so no Tick is wanted for it: the next
+            # connection is an input.
             max(one.began_ns + wait_ns, self._retry_ns)
             for _, one, _ in self._preparing()
             if self._session.connected is not None
@@ -112,7 +115,11 @@ class Leading:
                 self._terms.pop(key, None)
                 continue
             term = self._terms.get(key)
+            # Read from ZooKeeper, and not only won in `Elections`: the answer to a winning
+            # transaction may have been lost.
             if term is None or term.epoch != one.leader_epoch:
+                # The ISR of a new partition is empty, in leader epoch 0, and the first election
+                # begins epoch 1.
                 first = one.leader_epoch == 1
                 term = self._terms[key] = _Term(one.leader_epoch, now.monotonic_ns, first)
             if not one.preparing:
@@ -124,6 +131,7 @@ class Leading:
             one, term = self._known.partition(key), self._terms.get(key)
             if one is None or term is None or term.storing is None or one.preparing:
                 continue
+            # By what was read: so an ISR whose answer was lost is reported as well.
             if (one.leader, one.leader_epoch) == (self._known.me, term.epoch):
                 self._known.out.note(term.storing)
                 term.storing = None
@@ -152,9 +160,13 @@ class Leading:
             if reassigning.under_way(one):
                 self._assign_again(key, one)
             elif self._balances and returns(one, self._known.ready()):
+                # Nobody appoints the preferred replica. This leader deletes its znode, and of the
+                # replicas that stand the preferred one does not wait.
                 self._start(key, self._give_up(key, one))
 
     def _start(self, key: Key, task: Task) -> None:
+        # One transaction of a partition at a time: two would be based upon the same versions, and
+        # one of them be refused.
         if self._session.connected is not None and self._clock.now.monotonic_ns >= self._retry_ns:
             self._busy.add(key)
             self._session.start(self._alone(key, task))
@@ -180,6 +192,8 @@ class Leading:
         return tuple(
             r
             for r in replica.partition.replicas
+            # A follower has this leader's log once it has fetched from `epoch_start` on. It must be
+            # registered, too: an ISR names the process of each member.
             if r == replica.me
             or (r in self._known.registrations and replica.end_of(r) >= replica.epoch_start)
         )
@@ -187,6 +201,7 @@ class Leading:
     def _awaited(self, key: Key, replica: Replica, term: _Term) -> tuple[int, ...]:
         """The live members of the ISR; all live replicas if no ISR was stored before."""
         ready = self._known.ready()
+        # No ISR was stored, so there is no message yet: any live replica may become a member.
         if term.first:
             return tuple(r for r in replica.partition.replicas if r in ready)
         members, _ = self._elections.members(self._known.isrs[key], ready)
@@ -195,6 +210,8 @@ class Leading:
     def _may_serve(self, key: Key, replica: Replica, term: _Term, now: Instant) -> bool:
         waited_ns = now.monotonic_ns - term.began_ns
         most_ns = self._settings.ns(s.ELECTION_WAIT)
+        # A member that is live and does not fetch must not keep the partition from clients for
+        # ever. It is left out of the ISR.
         if self._policies.classic.has_waited(waited_ns, most_ns):
             return True
         return set(self._awaited(key, replica, term)) <= set(self._caught_up(replica))
@@ -230,6 +247,8 @@ class Leading:
             path=znodes.isr(replica.topic, replica.index),
         )
         stat = yield from self.store(one, content)
+        # Deposed, or a reassignment changed the ISR: it is read again, and the next `consider`
+        # decides.
         if stat is None:
             self._reread(key)
             return
@@ -241,6 +260,8 @@ class Leading:
     ) -> Generator[zk.Request, zk.Answer, zk.Stat | None]:
         """Stores an ISR of a partition that this broker leads; None if it is refused."""
         name = self._known.image.names[one.topic_id]
+        # The check proves that a leader's znode is there, the version of the ISR that no other
+        # leader has been elected: each election writes the ISR.
         leads = zk.Check(znodes.leader(name, one.index))
         isr = writes.isr_write(self._known, one, content)
         done = certain((yield zk.Multi((leads, isr))))
@@ -258,6 +279,7 @@ class Leading:
         if not reassigning.under_way(one) or key in self._busy:
             return
         new = frozenset(one.adding) - term.assigned
+        # The end of the reassignment, if all new replicas are in the ISR.
         record = reassigning.switch(self._known.image, one, self._policies.cluster.placement)
         if record is not None:
             self._start(key, self._write(key, writes.transaction(self._known, (record,))))
@@ -284,6 +306,7 @@ class Leading:
             )
         )
         for broker in brokers:
+            # It may exist already, which is as good: only the loss of the connection is an error.
             certain((yield zk.Create(znodes.state(name, key[1], broker))))
             certain((yield writes.request(name, key[1], broker, StateChange.ASSIGNED)))
 
@@ -308,5 +331,7 @@ class Leading:
             if one is None or key in self._busy:
                 continue
             members, restarted = self._elections.members(self._known.isrs[key], ready)
+            # If nobody else can lead, the broker keeps the partition until its time to stop is
+            # over.
             if not restarted and any(b in ready for b in members):
                 self._start(key, self._give_up(key, one))

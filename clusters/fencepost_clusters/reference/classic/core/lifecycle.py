@@ -43,6 +43,8 @@ class Lifecycle:
 
     def serving(self, now: Instant) -> bool:
         """Whether new requests of clients are processed: while it is registered."""
+        # A suspended session does not end that: the servers may still hold it, and if they do not,
+        # the broker hears of its end as soon as it is connected.
         return self.state in (OwnState.ACTIVE, OwnState.STOPPING)
 
     def finishing(self, now: Instant) -> bool:

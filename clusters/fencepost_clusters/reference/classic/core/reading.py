@@ -94,7 +94,9 @@ class Reader:
         self._clock = clock
         self._listener = listener
         self._policies = policies
+        # The parts that are being read.
         self._running: set[Part] = set()
+        # Those that have changed during their read, which is repeated then.
         self._again: set[Part] = set()
         self._seen: set[Part] = set()
         """The parts that were read at least once, by this process."""
@@ -147,6 +149,7 @@ class Reader:
         """Reads a part, at once or after the read of it that is running."""
         if not self._policies.notices(type(part).__name__, part in self._seen):
             return
+        # A second read beside the first could end before it, and be overwritten by what is older.
         if part in self._running:
             self._again.add(part)
         elif self._session.connected is not None:
@@ -170,6 +173,7 @@ class Reader:
                 self._again.discard(part)
                 try:
                     yield from self._read(part)
+                # A znode that is missing may have no watch, so it is looked at again in any case.
                 except BadZnode as bad:
                     self._known.out.note(ZnodeUnreadable(reason=str(bad)))
                     self._retry[part] = self._clock.now.monotonic_ns + TRY_AGAIN_NS
@@ -178,6 +182,8 @@ class Reader:
                     break
         finally:
             self._running.discard(part)
+        # A part that leads to others has started them before it ended, so none is missing when no
+        # read is left.
         if not self._running:
             self.complete = True
 
@@ -246,12 +252,16 @@ class Reader:
             return  # it was deleted: the watch on the list of topics fires
         content = decode(path, read.data, znodes.Topic)
         image = self._known.image
+        # The topic was deleted, and made again under its name, between two reads. The old one goes
+        # first, just before the creation of the new one.
         if image.topics.get(name, content.id) != content.id:
             self._gone(name, read.stat.czxid - 1)
         self._known.versions[path] = read.stat.version
         before = content.id in image.deleting
         self._known.set_topic(name, content, read.stat.czxid, read.stat.mzxid)
         for index in sorted(int(one) for one in listed.names if one.isdecimal()):
+            # Known partitions have watches of their own. A mark of deletion changes what each of
+            # them may do, so they are read again.
             if index not in image.partitions[content.id] or content.deleting != before:
                 self.want(Partition(name, index))
                 self.want(State(name, index))
@@ -273,6 +283,8 @@ class Reader:
         newest change of the partition's children is that it went."""
         place = (name, index)
         while True:
+            # ZooKeeper sends the event of a watch before the answer that shows the change. So if
+            # the counter has not moved when the last answer is there, all answers are of one time.
             fired = self._fired.get(place, 0)
             leader = yield from _stat(znodes.leader(name, index))
             parent = None
@@ -290,8 +302,12 @@ class Reader:
             if leader is None and parent is None:
                 return None  # it was deleted
             children = 0 if parent is None else parent.pzxid
+            # An election writes both in one transaction. A leader's znode that is newer was made by
+            # something else.
             if leader is not None and leader.czxid > isr.stat.mzxid:
                 raise BadZnode(f"{znodes.leader(name, index)} was created without an ISR")
+            # The position of this state in events: each transaction that changes the partition
+            # changes one of these.
             times = (children, assigned.stat.mzxid, isr.stat.mzxid, moves[1] if moves else 0)
             led = leader is not None and self._is_current(leader, stored)
             versions = {path: assigned.stat.version}
@@ -309,6 +325,8 @@ class Reader:
     def _is_current(self, leader: zk.Stat, stored: StoredIsr) -> bool:
         """Whether the leader's znode is that of a live process: this broker's own is, if it belongs
         to its present session."""
+        # A leader's znode of this broker's former session is about to go. Taken for its own, the
+        # broker would lead without an election.
         mine = stored.content.leader == self._known.me
         return not mine or leader.owner == self._session.connected
 

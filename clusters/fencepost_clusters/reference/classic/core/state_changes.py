@@ -59,11 +59,14 @@ class StateChanges:
         key = (topic_id, index)
         listed = certain((yield zk.GetChildren(path, watch=True)))
         if not isinstance(listed, zk.Children):
+            # Children of a missing znode cannot be watched, so its creation is. It may come between
+            # the two requests, hence the second list.
             found = certain((yield zk.Exists(path, watch=True)))
             if not isinstance(found, zk.Found) or found.stat is None:
                 return  # not a replica, so far
             listed = certain((yield zk.GetChildren(path, watch=True)))
         names = listed.names if isinstance(listed, zk.Children) else ()
+        # ZooKeeper's numbers have leading zeros, so the order of the names is that of the requests.
         for one in sorted(names):
             yield from self._carry_out(name, key, f"{path}/{one}")
         partition = self._known.partition(key)
@@ -80,9 +83,13 @@ class StateChanges:
         except BadZnode as bad:
             self._out.note(ZnodeUnreadable(reason=str(bad)))
             return
+        # The request says that something has changed, and not what: what is done follows from the
+        # partition as it is read now.
         if change is not StateChange.DELETE:
             yield from self._hosting.reread(name, key[1])
         one = self._known.partition(key)
+        # A reassignment that was called off, or that brought the replica back, has overtaken the
+        # request.
         moot = change is StateChange.UNASSIGNED and (
             one is not None and self._known.me in one.replicas
         )
@@ -111,6 +118,8 @@ class StateChanges:
     def _leave(self, name: str, key: Key, requests: tuple[str, ...]) -> Task:
         """Removes a replica, and its state from ZooKeeper once that is done."""
         one = self._known.partition(key)
+        # The replica goes first, and its znodes after it: a broker that dies in between finds the
+        # request again.
         self._hosting.remove(name, key)
         if one is not None and one.leader == self._known.me:
             certain((yield zk.Delete(znodes.leader(name, key[1]))))
@@ -127,4 +136,6 @@ class StateChanges:
             left = certain((yield zk.GetChildren(znodes.states(name, index))))
             if not isinstance(left, zk.Children) or left.names:
                 return
+        # Several brokers may find this at once. One transaction succeeds, and the others are
+        # refused.
         certain((yield zk.Multi(writes.topic_gone(self._known, name))))

@@ -32,6 +32,8 @@ def transaction(known: Known, records: Sequence[r.Record]) -> tuple[zk.Write, ..
     writes: dict[str, zk.Write] = {}
     for record in records:
         for write in _writes(known, record, after):
+            # By path, as each znode has one version: two records that change one znode are written
+            # once, from the state after both.
             writes[write.path] = write
     return tuple(writes.values())
 
@@ -51,6 +53,8 @@ def _writes(known: Known, record: r.Record, after: Image) -> Iterable[zk.Write]:
             if known.partition(key) is None:
                 return _partition_added(known, one, after)
             if isinstance(record, r.IsrChangeRecord):
+                # Nobody appoints a leader here. A decision that wants another one takes the
+                # leader's znode away, and the replicas elect.
                 return unled(known, known.image.partitions[key[0]][key[1]])
             return reassigned(known, one)
         case r.ConfigRecord() if record.resource_type == TOPIC_RESOURCE:

@@ -66,6 +66,9 @@ class Loopback:
                 )
             case Reply() | Close() if effect.request_id < 0:
                 call, _ = self._calls.pop(effect.request_id, (None, 0))
+                # The call has failed already, so its answer is dropped. Without the timeout, a
+                # controller whose term ended while it decided about its own heartbeat waited for
+                # that answer for ever.
                 if call is None:
                     return True  # the call has timed out
                 message = effect.message if isinstance(effect, Reply) else None

@@ -61,6 +61,7 @@ def own(
             raise BadZnode(f"{path.rpartition('/')[0]} is missing")
         found = certain((yield zk.Exists(path, watch=watch)))
         stat = found.stat if isinstance(found, zk.Found) else None
+        # Otherwise the znode went between the two requests, and the loop creates it.
         if stat is not None:
             mine = stat.owner == session
             return Owned(stat.czxid) if mine else Taken(stat.czxid, stat.owner)

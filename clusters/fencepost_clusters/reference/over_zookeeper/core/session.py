@@ -59,6 +59,8 @@ class Session:
         """The newest session, connected or not."""
         self._open = OpenSession(servers, timeout_ms, chroot)
         self._out = out
+        # Request -> the task that waits for its answer. Each request is answered, if only by
+        # Unknown, so no task stays here for good.
         self._tasks: dict[int, Task] = {}
         self._reopen_ns: int | None = None
 
@@ -102,6 +104,8 @@ class Session:
     def _step(self, task: Task, answer: zk.Answer | None) -> None:
         try:
             request = next(task) if answer is None else task.send(answer)
+        # A task that does not handle the loss of its connection just ends: whoever started it
+        # starts it again in the next connection.
         except (StopIteration, Disconnected):
             return
         number = self._out.next_call()

@@ -82,10 +82,13 @@ class LegacyNode:
         self.session = Session(
             settings.zookeeper, settings.chroot, settings.ms("zookeeper.session.timeout.ms"), out
         )
+        # All sessions of this process. A znode of one of them is this process's own, not a taken
+        # id.
         self._sessions: frozenset[int] = frozenset()
         self._registering = Registering(self.session, self._clock, self._register, out)
         self._ever_registered = False
         self.peers = Peers(self._peers_changed, lambda said: out.note(ZnodeUnreadable(reason=said)))
+        # One mapping, which `Forwarding` holds; it is cleared and filled again.
         self._addresses: dict[int, Address] = {}
         self.controller = Controller(settings, self.session, self._clock, policies, out)
         self.lifecycle = Lifecycle(settings, self._controller, self._policies, out)
@@ -128,6 +131,8 @@ class LegacyNode:
     def handle(self, what: Input, now: Instant) -> tuple[Effect, ...]:
         """Handles an input, and the inputs that follow from calls of this node to itself."""
         outward: list[Effect] = []
+        # The controller is a broker, too: a call to itself becomes the next input of this same
+        # step, so no other input comes between.
         self._loopback.tick(now)
         self._loopback.inputs.append(what)
         while self._loopback.inputs:
@@ -154,6 +159,8 @@ class LegacyNode:
                 self._session_event(what.event, now)
             case Recovered():
                 self.data.take_disk(what)
+                # Over ZooKeeper a process acts as the broker of its id from the start: it obeys
+                # control requests only once it is registered, and leads by nothing else.
                 self.data.join()
                 self.session.open()
             case ShutdownAsked():
@@ -169,6 +176,7 @@ class LegacyNode:
 
     def _finish_step(self, now: Instant) -> None:
         """Runs the work that may be due after any input."""
+        # Jobs first: what they store may settle requests below.
         self.controller.go_on(now)
         for name in sorted(self.commands.new_topics):
             self.session.start(self._read_config(name))
@@ -223,11 +231,18 @@ class LegacyNode:
         match event:
             case zk.Connected(session):
                 self._sessions |= {session}
+                # A session that was only suspended has kept its znodes, and lost its watches with
+                # the connection: a broker that read nothing again obeyed old settings for the rest
+                # of its life.
                 if self._registering.registered_in == session:
                     self._read_watched()
                 else:
                     self._registering.start()
             case zk.Suspended():
+                # The session may go on at the servers. The broker stays registered; only the
+                # controller's authority depends on the connection (HB-27).
+                # The session may go on at the servers. The broker stays registered; only the
+                # controller's authority depends on the connection (HB-27).
                 self.controller.lost_connection()
             case zk.Ended():
                 self.controller.lost_connection()
@@ -251,6 +266,7 @@ class LegacyNode:
         if isinstance(made, TakenOver):
             self._taken_over()
             return
+        # The first registration names the process for good.
         if not self._ever_registered:
             self._info = replace(self._info, since=made.epoch)
         self._ever_registered = True
@@ -291,6 +307,8 @@ class LegacyNode:
         self.commands.set_epochs({b: one.epoch for b, one in self.peers.known.items()})
         mine = self.peers.known.get(self.settings.node_id)
         registered = self.lifecycle.is_registered
+        # A higher czxid under this id is another process's. A lower one is a read from before this
+        # process's own registration.
         if mine is not None and registered and mine.epoch > self.lifecycle.epoch:
             self._taken_over()
         self.data.following.hurry(self._clock.now)
@@ -341,6 +359,7 @@ class LegacyNode:
         epoch of its request. It leads no more once another process has its id (HB-24)."""
         key, _ = self.isr_changes.wanted.pop(call_id)
         one = self.data.replicas.by_key.get(key)
+        # The answer may come after this leader was deposed, or after another request of it.
         current = one is not None and one.asked == call_id and not self.lifecycle.lost
         self.data.replicas.answered(call_id, outcome, self._clock.now)
         if outcome.error is Error.NONE and current:
@@ -364,6 +383,8 @@ class LegacyNode:
 
     def _from_node(self, received: Received, now: Instant) -> None:
         message = received.message
+        # A control request opens replicas, which need their recovered logs. The controller sends it
+        # again.
         if not self.data.recovered:
             self._out.add(Close(received.request_id, "the logs are not recovered yet"))
             return

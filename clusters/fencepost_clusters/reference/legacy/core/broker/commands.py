@@ -62,7 +62,9 @@ class Commands:
         """The brokers' epochs in ZooKeeper."""
         self.new_topics: set[str] = set()
         """The new topics, whose settings are not read yet."""
+        # Until the first LeaderAndIsr is carried out, for the event of that request.
         self._first = True
+        # Until strays were deleted, once in a process's life.
         self._may_have_strays = True
         self._settings = settings
         self._lifecycle = lifecycle
@@ -82,6 +84,8 @@ class Commands:
             self._out.add(Close(received.request_id, "not registered yet"))
             return
         seen, first = self.known.controller_epoch, self._first
+        # The judgement comes before every effect: a refused request must change nothing, not even
+        # the newest controller epoch that this broker knows.
         error = self._judge(request)
         if error is Error.NONE:
             self.known.controller_epoch = max(seen, request.controller_epoch)
@@ -121,6 +125,9 @@ class Commands:
             "UpdateMetadata": self._policies.refuses_update_metadata,
             "StopReplica": self._policies.refuses_stop_replica,
         }[api_of(request)]
+        # KIP-380: a request that waited in the controller's queue while this broker restarted is
+        # meant for its former process. Carried out here, a StopReplica would stop a replica that
+        # the new process was just given.
         if self._lifecycle.lost or refuses(request.broker_epoch, self._lifecycle.epoch):
             return Error.STALE_BROKER_EPOCH
         if self._policies.is_of_deposed_controller(
@@ -151,6 +158,8 @@ class Commands:
             for wanted in topic.partition_states:
                 key = (topic_id, wanted.partition_index)
                 known = parts.get(wanted.partition_index)
+                # By both: an ISR that changes within a leader epoch has another version of the
+                # znode.
                 newer = (wanted.leader_epoch, wanted.zk_version)
                 if known is not None and newer <= (known.leader_epoch, self.known.versions[key]):
                     continue  # it was overtaken by a newer state, or arrives twice
@@ -177,6 +186,8 @@ class Commands:
         one = self.roles.partitions.get(key[0], {}).get(key[1])
         if one is None:
             return
+        # The controller's answer has no version. A version that is counted too high would make this
+        # leader skip the next LeaderAndIsr as an old one.
         if version is None:
             # An unchanged ISR was not written, so the version stays.
             version = self.known.versions[key] + (set(isr) != set(one.isr))
@@ -193,6 +204,7 @@ class Commands:
         image.brokers = {
             one.id: Broker(
                 id=one.id,
+                # UpdateMetadata has no broker epochs; `set_epochs` has them from ZooKeeper.
                 epoch=before[one.id].epoch if one.id in before else -1,
                 fenced=False,
                 incarnation=None,
@@ -232,6 +244,8 @@ class Commands:
         """Sets the brokers' epochs in ZooKeeper: a leader counts only fetches with them (HB-24)."""
         self._epochs = epochs
         for broker, one in self.metadata.brokers.items():
+            # It never falls: an old list of registrations would let a former process's fetches
+            # count again.
             epoch = max(one.epoch, epochs.get(broker, -1))
             if epoch != one.epoch:
                 self.metadata.brokers[broker] = replace(one, epoch=epoch)
@@ -248,6 +262,8 @@ class Commands:
             parts = self.roles.partitions.get(topic_id, {})
             for index in topic.partition_indexes:
                 if request.delete_partitions:
+                    # A deleted replica is forgotten with its versions: a topic of the same name may
+                    # be created again, and its znodes begin at version 0.
                     parts.pop(index, None)
                     self.known.versions.pop((topic_id, index), None)
                     gone.append((topic_id, index))

@@ -59,18 +59,23 @@ class Lifecycle:
         self.lost = False
         """Whether another process has taken the id: this process never acts as a broker again."""
         self.ended = False
+        # The czxid of the znode that this process replaced; only a defect sends it.
         self._former: int | None = None
         self._settings = settings
         self._protocol = settings.ms("inter.broker.protocol")
         self._controller = controller
         self._policies = policies
         self._out = out
+        # When the last accepted heartbeat was sent: the fencing timeout runs from the sending
+        # (HB-06). It is longer than the controller's timeout, so that a broker which is cut off is
+        # declared inactive before it fences itself (HB-11).
         self._contact_ns = 0
         self._next_ns = 0
         self._beat: _Beat | None = None
         self._stop_ns: int | None = None
         self._shutdown: int | None = None
         """The call of the ControlledShutdown that has no answer so far."""
+        # When the next ControlledShutdown is due.
         self._shutdown_ns = 0
         self._left: int | None = None
         """How many leaderships the controller has left to this broker; None: not known."""
@@ -150,6 +155,7 @@ class Lifecycle:
 
         `led` is the number of partitions that this broker leads.
         """
+        # First, before anything is sent or served in this step.
         if self.state in (OwnState.ACTIVE, OwnState.STOPPING) and self._silent(now):
             self._become(OwnState.FENCED, "controller_silent")
         if self._stop_ns is not None and not self.ended:
@@ -238,6 +244,7 @@ class Lifecycle:
                 timeout_ms=self._settings.ms("broker.heartbeat.timeout.ms"),
             )
         )
+        # An answer about a former registration says nothing of this one.
         if self.lost or beat.incarnation != self.epoch:
             return
         if error is Error.INVALID_INCARNATION_ID:
@@ -293,6 +300,8 @@ class Lifecycle:
         assert self._stop_ns is not None
         limit_ns = self._settings.ns("controlled.shutdown.timeout.ms")
         timed_out = now.monotonic_ns >= self._stop_ns + limit_ns
+        # The controller knows this broker as stopping only after a heartbeat that says so. Before
+        # that it could still elect it.
         moved = self.state is OwnState.STOPPING or timed_out
         # The controller may have stored leaderships that this broker has not received yet.
         remaining = max(led, 1 if self._left is None else self._left)

@@ -55,6 +55,9 @@ def register(
         if is_other and not first:
             return TakenOver()
         former, overwrote = found.czxid, is_other
+        # In one transaction, so that there is no moment without a registration: the controller sees
+        # one change, to another czxid. Then it looks again, since a third process may have done the
+        # same.
         certain((yield zk.Multi((zk.Delete(path), zk.Create(path, data, ephemeral=True)))))
 
 

@@ -99,6 +99,9 @@ class Announcer:
     def close(self, broker: int) -> None:
         """Ends a broker's queue. The deletions that it has not confirmed start again later."""
         self._queues.close(broker)
+        # Its confirmation may be lost with the queue. With the whole set forgotten,
+        # `continue_deletions` commands all brokers anew; one that has deleted its replicas confirms
+        # again.
         self._deleting = {name: left for name, left in self._deleting.items() if broker not in left}
 
     def has_initialised(self, broker: int) -> bool:
@@ -116,10 +119,13 @@ class Announcer:
         self._queues.open(broker, known.initialised, address)
         image = self._store.image
         every = image.all_partitions()
+        # UpdateMetadata before LeaderAndIsr, as in `announce`.
         self._queues.add(broker, self._update_metadata(every))
         hosted = tuple(
             p for p in every if broker in p.replicas and p.topic_id not in image.deleting
         )
+        # Also if there is none: the first LeaderAndIsr tells the process which logs on its disk are
+        # strays (BE-07).
         first = self._policies.first_partitions(hosted)
         self._queues.add(broker, self._leader_and_isr(first))
 

@@ -64,7 +64,9 @@ class Controller:
         self._of_plane = policies
         self._policies = policies.legacy.controller
         self._out = out
+        # Whether an attempt to be elected is under way.
         self._standing = False
+        # For good: another process has this broker's id.
         self._resigned = False
         self._stand_again_ns: int | None = None
         """When it stands again, after a term could not begin."""
@@ -79,6 +81,7 @@ class Controller:
         attempt under way reads what has changed so far, and watches what changes later."""
         if self._resigned or self._standing or self._stand_again_ns is not None:
             return
+        # The next connection starts an attempt.
         if self._session.connected is None:
             return
         self._standing = True
@@ -86,10 +89,14 @@ class Controller:
 
     def _stand(self, session: int) -> Steps:
         try:
+            # From here on every `yield` is a time in which other inputs are handled. What was true
+            # before it has to be asked again after it.
             outcome = yield from election.stand(self._settings.node_id, session)
         except Disconnected:
             self._standing = False
             return
+        # A controller without an epoch could not be told from its predecessor. It gives /controller
+        # up, and stands again, so that a repair of the znode is seen.
         except BadZnode as bad:
             self._standing = False
             self._out.note(ZnodeUnreadable(reason=str(bad)))
@@ -100,6 +107,7 @@ class Controller:
         if self._resigned:
             yield from election.resign(session)
             return
+        # A term of this broker that still goes on is over: /controller belongs to another session.
         if isinstance(outcome, election.Lost):
             self.elected = outcome.controller
             if outcome.unreadable:
@@ -143,6 +151,8 @@ class Controller:
         term."""
         try:
             yield from term.work()
+        # A write was refused by the check of the controller's epoch. It stands again, if only to
+        # learn which broker is the controller.
         except Deposed:
             self._end("deposed")
             self.stand()
@@ -157,15 +167,21 @@ class Controller:
     def lost_connection(self) -> None:
         """The session is suspended or has ended: this broker is not the controller now (HB-27).
         Another controller that it knows still gets its heartbeats (HB-28)."""
+        # A suspended session may have ended already, with /controller, and another broker be
+        # elected. This broker cannot know, so it decides nothing until it is connected again.
         if self.elected == self._settings.node_id:
             self.elected = None
         self._end("session")
 
     def _end(self, reason: Literal["session", "deposed"]) -> None:
         if self.term is not None:
+            # Jobs that wait for an answer of ZooKeeper hold the term, and not this field: they see
+            # the end there.
             self.term.store.over = True
             self._out.note(ControllerEnded(epoch=self.term.epoch, reason=reason))
             self._former, self.term = self.term, None
+            # Requests that are not sent yet are dropped: they would carry the epoch of a former
+            # controller, and the next one sends its own.
             self.queues.close_all()
 
     # -------------------------------------------------------------------------------------- driver
@@ -179,6 +195,7 @@ class Controller:
             return
         if fired.path.startswith(znodes.BROKER_IDS):
             term.change_soon()
+        # A watch fires once. The job that reads the znode sets it again.
         elif fired.path.endswith("/state") and fired.change is zk.ZnodeChange.DATA:
             term.add(self._state_changed(term, fired.path))
 
@@ -216,6 +233,8 @@ class Controller:
         timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
         for broker, known in term.brokers.items():
             silent = self._is_silent(known, now.monotonic_ns, timeout_ns)
+            # The declaration is a job, and takes its turn. Without `suspected`, each Tick until
+            # then would add another one.
             if silent and broker not in term.suspected:
                 term.suspected.add(broker)
                 term.add(self._declare_silent(term, broker, timeout_ns))
@@ -271,6 +290,8 @@ class Controller:
         if self._is_malformed(known, asked):
             self._answer(received, asked, term, -1, Error.INVALID_REQUEST)
             return
+        # The heartbeat may come before this controller has read the registration. It is answered
+        # NONE with the state Initial: the broker is not admitted yet, and asks again soon.
         if known is None:
             term.change_soon()
             self._answer(received, asked, term, -1, Error.NONE)
@@ -279,12 +300,15 @@ class Controller:
         if self._policies.is_old_incarnation(asked.incarnation_id, known.incarnation):
             self._answer(received, asked, term, before, Error.INVALID_INCARNATION_ID)
             return
+        # When it arrives, and not when its job runs: a broker must not be declared inactive because
+        # jobs waited.
         known.heard_ns = now.monotonic_ns
         target = BrokerState(asked.target_state)
         settled = known.state is self._policies.settled_state(known.state, target)
         if asked.incarnation_id > known.incarnation:
             known.incarnation = asked.incarnation_id
             term.change_soon()  # a new incarnation is a bounce, which the job handles (HB-13)
+        # Nothing changes, so no job is needed. All but a few heartbeats end here.
         elif settled and known.initialised == known.incarnation:
             self._answer(received, asked, term, before, Error.NONE)
             return
@@ -304,6 +328,7 @@ class Controller:
         cause: Cause | None,
     ) -> Steps:
         """Puts a broker in the target state of its heartbeat, and then answers."""
+        # Asked again, since jobs ran in between: the broker's process may be another one by now.
         known = term.brokers.get(asked.broker_id)
         current = known is not None and known.incarnation == asked.incarnation_id
         malformed = self._is_malformed(known, asked)  # the registration may be read only now
@@ -415,6 +440,8 @@ class Controller:
         image = term.store.image
         before = {(p.topic_id, p.index): p.replicas for p in image.all_partitions()}
 
+        # Called again if a znode has changed since it was read, so each decision is upon what is
+        # stored. The last answer is the one that counts.
         def decide() -> tuple[r.Record, ...]:
             context = DecisionContext(
                 image=image,
@@ -435,6 +462,7 @@ class Controller:
             error = Error.TOPIC_ALREADY_EXISTS if made else Error.UNKNOWN_SERVER_ERROR
             records, answers = (), [CHANGES.refused(received.message, error)]
         after = {(p.topic_id, p.index) for p in image.all_partitions()}
+        # Brokers are told what is stored, and only then is the client.
         term.announcer.announce(records, new=after - before.keys())
         term.announcer.stop_removed(before, records)
         if any(isinstance(one, r.TopicRecord) and one.deleting for one in records):

@@ -34,10 +34,14 @@ def stand(me: int, session: int) -> Generator[zk.Request, zk.Answer, Won | Lost]
     controller epoch is unreadable."""
     wanted = zk.Create(znodes.CONTROLLER, encode(znodes.ControllerInfo(me)), ephemeral=True)
     while True:
+        # Whatever the answer is, the znode is read next: the creation may have succeeded in an
+        # attempt whose answer was lost.
         certain((yield wanted))
         read = certain((yield zk.GetData(znodes.CONTROLLER, watch=True)))
         if not isinstance(read, zk.Data):
             continue  # the winner's session ended meanwhile
+        # By the session and not by the id in it: a former process of this broker may still hold the
+        # znode.
         if read.stat.owner == session:
             won = yield from _store_epoch()
             if won is not None:
@@ -65,6 +69,8 @@ def _store_epoch() -> Generator[zk.Request, zk.Answer, Won | None]:
         return Won(1, 0, first=True) if isinstance(made, zk.Created) else None
     epoch = znodes.number(znodes.CONTROLLER_EPOCH, read.data) + 1
     stored = certain(
+        # With the version that was read. Two that take themselves for elected cannot both store an
+        # epoch, and each later transaction of the loser fails by its check.
         (yield zk.SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), read.stat.version))
     )
     return Won(epoch, stored.stat.version, first=False) if isinstance(stored, zk.DataSet) else None

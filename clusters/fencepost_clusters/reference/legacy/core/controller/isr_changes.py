@@ -53,6 +53,7 @@ def judge(
                 judged.results.append(Error.INVALID_REQUEST)
             else:
                 judged.results.append(Error.NONE)
+                # In the order of the replicas, so that one set of members has one content.
                 isr = tuple(b for b in one.replicas if b in wanted.isr_nodes)
                 if isr != one.isr:
                     # The leader keeps its leader epoch, and learns the ISR by this answer.
@@ -84,6 +85,7 @@ def job(
 
     if policies.answers_before_stored():
         reply(judge(term, asked, policies, active))
+    # `decide` judges anew if a znode has changed; `newest[-1]` is the judgement that was stored.
     changed = yield from term.store.carry_out(decide)
     if not changed and Error.NONE in newest[-1].results:
         # Nothing had to be stored. Only the current controller knows that this ISR is stored.

@@ -61,6 +61,8 @@ class Queues:
         self._settings = settings
         self._policies = policies
         self._out = out
+        # By broker: the queue of its present process. A former queue may still have a call in
+        # flight, which `_calls` knows.
         self._queues: dict[int, _Queue] = {}
         self._calls: dict[int, _Queue] = {}
 
@@ -84,6 +86,8 @@ class Queues:
         """Appends a request to a broker's queue, if it has one."""
         queue = self._queues.get(broker)
         if queue is not None:
+            # The request is made with the epoch of the process for which it waits. It keeps that
+            # epoch, so another process that gets it refuses it (BE-02).
             queue.waiting.append(_Waiting(make(queue.epoch), done))
 
     def deadline_ns(self) -> int | None:
@@ -98,6 +102,7 @@ class Queues:
                 self._send(queue)
 
     def _send(self, queue: _Queue) -> None:
+        # It stays in the queue until it is answered: the next request may build upon it.
         first = queue.waiting[0]
         first.attempts += 1
         queue.call = self._out.next_call()
@@ -125,6 +130,8 @@ class Queues:
             return
         queue.call = None
         queue.next_ns = now.monotonic_ns
+        # A queue that was closed meanwhile has been replaced or is gone; what it would do next is
+        # moot.
         if self._queues.get(queue.broker) is queue:
             first = queue.waiting.popleft()
             if first.done is not None:
@@ -137,5 +144,7 @@ class Queues:
             return
         queue.call = None
         queue.next_ns = now.monotonic_ns + RETRY_NS
+        # Only a defect drops the request. The healthy queue repeats it, since an answer that was
+        # lost says nothing about whether it was carried out; to carry it out twice changes nothing.
         if queue.waiting and not self._policies.is_sent_again(api_of(queue.waiting[0].request)):
             queue.waiting.popleft()

@@ -60,9 +60,11 @@ class Store:
             return
         for name in marked.names:
             topic_id = self.image.topics.get(name)
+            # A mark of a topic that is gone, or unreadable, is left as it is.
             if topic_id is not None:
                 mark = r.TopicRecord(name=name, topic_id=topic_id, deleting=True)
                 self.stored.replay([mark])
+                # The controller that set the mark may have died before it could report it.
                 self._note([mark], {}, marked.stat.pzxid)
 
     def _read_topics(self) -> Steps:
@@ -74,6 +76,7 @@ class Store:
                 states += yield from self._read_topic(name)
             except BadZnode as bad:
                 self.unreadable(str(bad))
+        # In the order in which they were written, as every other event about the stored state.
         for zxid, one in sorted(states, key=lambda found: found[0]):
             self._note_partition(one, zxid)
 
@@ -87,6 +90,7 @@ class Store:
         is known: a topic that was known in part would lose the rest with its next write.
         """
         path, of_config = znodes.topic(name), znodes.config(name)
+        # All is read and decoded before anything is applied: see the docstring.
         read = yield from self._data(path)
         content = decode(path, read.data, znodes.Assignment)
         states: dict[int, tuple[zk.Stat, znodes.PartitionState]] = {}
@@ -136,9 +140,12 @@ class Store:
 
         Raises Occupied if a znode that it has to create exists; Deposed or Disconnected.
         """
+        # Each round decides upon the versions that are known. A refused transaction has changed
+        # nothing, so to repeat the round is safe.
         while True:
             records = decide()
             writes = self.stored.transaction(records)
+            # Records that only the controller keeps, such as a broker's state.
             if not writes:
                 self.stored.replay(records)
                 return records
@@ -151,11 +158,15 @@ class Store:
             ]
             if not refused:
                 break
+            # One write of a transaction is refused for a reason; the others are rolled back with
+            # it.
             write, result = next(
                 one
                 for one in refused
                 if one[1].why not in (zk.Reason.ROLLED_BACK, zk.Reason.AFTER_REFUSED)
             )
+            # Another controller has stored its epoch. Even without that, a term that is over
+            # decides nothing again.
             if isinstance(write, zk.Check) or self.over:
                 raise Deposed
             yield from self._read_again(write.path, result.why)
@@ -173,6 +184,7 @@ class Store:
     def _zxid_of(self, writes: Sequence[zk.Write]) -> Generator[zk.Request, zk.Answer, int]:
         """The zxid of a transaction whose results have none: that of a znode that it has made; or
         of the last change among topics, which only this controller makes and deletes."""
+        # The first write is the check of the epoch.
         deleted = isinstance(writes[1], zk.Delete)
         found = certain((yield zk.Exists(znodes.TOPICS if deleted else writes[1].path)))
         stat = found.stat if isinstance(found, zk.Found) else None
@@ -182,6 +194,8 @@ class Store:
 
     def confirm(self) -> Steps:
         """Raises Deposed if another controller has stored its epoch, or Disconnected."""
+        # An answer NONE to a leader says that its ISR is stored now. A deposed controller cannot
+        # know that without asking.
         answer = certain((yield zk.Multi((self.stored.epoch_check,))))
         assert isinstance(answer, zk.Done), answer
         if any(isinstance(result, zk.Refused) for result in answer.results):
@@ -223,6 +237,7 @@ class Store:
             return None
         known = self.stored.versions[path]
         read = certain((yield zk.GetData(path, watch=True)))
+        # This controller's own write has fired the watch, or the topic is gone.
         if not isinstance(read, zk.Data) or read.stat.version <= known:
             return None
         after = self._take_state(path, read)

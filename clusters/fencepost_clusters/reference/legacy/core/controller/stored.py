@@ -37,13 +37,19 @@ class Stored:
     def transaction(self, records: Sequence[r.Record]) -> tuple[zk.Write, ...]:
         """The check of the controller's epoch, and the writes that store the records; nothing if no
         record has to be stored."""
+        # Contents of znodes are made of the state after all records: a topic's znode names all of
+        # its partitions, and a znode that two records change is written once.
         after = self.image.copy()
         for record in records:
             after.replay(record, after.offset)
         writes: dict[str, zk.Write] = {}
         for record in records:
+            # By path: a transaction that wrote one znode twice would fail at the second version
+            # check.
             for write in self._writes(record, after):
                 writes[write.path] = write
+        # The check is first, and `Store` relies on that. In one transaction with the writes it
+        # cannot be true of one moment and the writes of a later one.
         return (self.epoch_check, *writes.values()) if writes else ()
 
     @property
@@ -67,6 +73,8 @@ class Stored:
                 changed = self._state(name, one) if known else self._partition_made(name, one)
                 if not isinstance(record, r.PartitionRecord):
                     return changed
+                # A reassignment, or a new partition, changes the assignment as well, in the same
+                # transaction: without that a leader could be stored that is no replica.
                 path = znodes.topic(name)
                 data = encode(assignment(after, name))
                 return (*changed, zk.SetData(path, data, self.versions[path]))
@@ -110,6 +118,7 @@ class Stored:
     def _topic_deleted(self, name: str) -> tuple[zk.Write, ...]:
         gone: list[str] = []
         for index in sorted(self.image.partitions[self.image.topics[name]]):
+            # Children before parents: ZooKeeper deletes no znode that has children.
             gone += [znodes.state(name, index), f"{znodes.partitions(name)}/{index}"]
         gone += [znodes.partitions(name), znodes.topic(name), znodes.config(name)]
         return tuple(zk.Delete(path) for path in (*gone, znodes.deletion(name)))
@@ -127,6 +136,8 @@ class Stored:
                 case zk.SetData(path), zk.DataSet(stat):
                     self.versions[path] = stat.version
                     zxid = stat.mzxid
+                # A znode's first version is 0. A transaction's answer has no stat for it, so no
+                # zxid either.
                 case zk.Create(path), zk.Created():
                     self.versions[path] = 0
                 case zk.Delete(path), zk.Deleted():

@@ -65,6 +65,8 @@ class Term:
         self._queues = queues
         self._jobs: deque[Steps] = deque()
         self._running = False
+        # Whether a broker change waits among the jobs. Watches that fire before it runs are served
+        # by it: it reads all registrations.
         self._wanted_change = False
         self.suspected: set[int] = set()
         """The silent brokers for which a job that declares them inactive is waiting."""
@@ -103,6 +105,8 @@ class Term:
         The requests of a job are sent before the next job begins, so that no request is sent with
         an outdated state of the cluster (HB-03).
         """
+        # If the connection is lost, a job ends by an exception and this stays true: the term is
+        # over then.
         self._running = True
         while self._jobs and not self.store.over:
             yield from self._jobs.popleft()
@@ -115,18 +119,25 @@ class Term:
         """Reads the stored state, and declares the state of every registered broker (HB-02)."""
         yield from self.store.read()
         found = yield from registrations.read_all(self.store.unreadable)
+        # From here on requests become jobs, which wait until this first one has ended.
         self.ready = True
         for one in found.values():
             state = self._policies.state_of_newcomer(one.info.version)
             reachable = one.endpoint(REPLICATION_LISTENER) is not None
+            # A new controller has heard of no broker. Brokers that its predecessor had declared
+            # inactive are active for one timeout again; the first controller of a cluster has no
+            # predecessor whose brokers could lead.
             if not self.first and reachable and state is BrokerState.INITIAL:
                 state = BrokerState.ACTIVE  # a failover alone makes no broker inactive
             self._meet(one, state, "controller_elected")
         every = self.store.image.all_partitions()
+        # Rules and the report learn from this that a broker with replicas is absent.
         for broker in sorted({b for p in every for b in p.replicas} - set(found)):
             self._note_declared(
                 broker, -1, "Absent", "Absent", reason="controller_elected", known=None
             )
+        # The order of the next three steps: leaderships of absent brokers move; then processes lose
+        # what their predecessors had; and what is without a leader after that gets one.
         gone = {b for p in every for b in (*p.isr, p.leader)}
         yield from self._elect_without(sorted(gone - {-1} - set(self.store.image.live())))
         yield from self._end_inheritance()
@@ -193,6 +204,7 @@ class Term:
     def _replay_broker(self, broker: int) -> None:
         """Stores in the image whether a broker may be elected and join an ISR."""
         known = self.brokers[broker]
+        # Only the image knows this: a broker's state at the controller is stored nowhere.
         self.store.stored.replay(
             [
                 r.BrokerRecord(
@@ -226,6 +238,8 @@ class Term:
         self._wanted_change = False
         found = yield from registrations.read_all(self.store.unreadable)
         timeout_ns = self._settings.ns("controller.heartbeat.timeout.ms")
+        # First the brokers that are gone. A broker with another czxid is another process: in the
+        # second loop its predecessor loses its leaderships before the new process gets any (BE-05).
         for broker in sorted(set(self.brokers) - set(found)):
             silent_ns = self._clock.now.monotonic_ns - self.brokers[broker].heard_ns
             if not self._policies.stays_registered(silent_ns, timeout_ns):
@@ -234,6 +248,9 @@ class Term:
         for broker, one in sorted(found.items()):
             known = self.brokers.get(broker)
             if known is not None:
+                # With the czxid for which the broker was initialised. A heartbeat may have named a
+                # newer one already; compared with that, the bounce would go unnoticed, and the new
+                # process would never be told its replicas.
                 compared = self._policies.compared_epoch(known.initialised, known.incarnation)
                 if not self._policies.has_bounced(compared, one.epoch):
                     continue
@@ -254,6 +271,7 @@ class Term:
         lives = self._policies.may_lead(state)
         if lives and not was_live:
             yield from self._became_live(broker)
+        # Its queue ends first: a request that waits in it was made for a live broker.
         elif was_live and not lives:
             self.announcer.close(broker)
             yield from self._elect_without([broker])
@@ -266,6 +284,7 @@ class Term:
         )
         if self._policies.initialises(self.announcer.has_initialised(broker)):
             self.announcer.initialise(broker)
+        # The broker itself has just been sent all of its partitions.
         self.announcer.announce(changed, except_for=broker)
         self.announcer.continue_deletions()
 
@@ -293,10 +312,15 @@ class Term:
         """Takes leaderships and ISR memberships from processes that registered after a partition's
         state was written: they belong to the brokers' former processes (RP-10). An ISR keeps its
         last member: the process that has run for the longest, which still has its data (RP-06)."""
+        # The last member of an ISR stays in it. So the order decides which process that is: the
+        # youngest leave first, since the oldest still has its data. A broker that came last with an
+        # empty disk was kept once, and all others truncated to it.
         youngest_first = sorted(
             self.brokers.items(), key=lambda one: one[1].registration.since, reverse=True
         )
         for broker, known in youngest_first:
+            # zxids order all writes of ZooKeeper, so a state that was written before the
+            # registration was not written about this process.
             earlier = {k for k, zxid in self.store.written.items() if zxid < known.initialised}
             yield from self.store.carry_out(partial(self._without, broker, earlier))
 
@@ -316,6 +340,8 @@ class Term:
             lambda: leadership.on_handover(self.store.image, broker, self._cluster.election)
         )
         self.announcer.announce(changed)
+        # What it leads has moved, as far as another broker can lead it. What it follows is stopped,
+        # and then it leaves those ISRs.
         followed = [
             p
             for p in self.store.image.all_partitions()
@@ -332,6 +358,7 @@ class Term:
         changed = yield from self.store.carry_out(
             lambda: reassigning.settle(
                 self.store.image,
+                # Asked again: a topic may have been deleted while this job waited.
                 [self.store.image.partitions[t][i] for t, i in before if self._has(t, i)],
                 ready,
                 self._cluster,
