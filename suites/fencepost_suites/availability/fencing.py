@@ -101,6 +101,7 @@ class _Ids:
         """Whether a process is known to hold the id."""
         record = self.records.get(broker)
         own = self.incarnations.get(process)
+        # By the incarnation in the record. Planes without such records know no holder.
         return record is not None and bool(own) and own == record.incarnation
 
 
@@ -188,10 +189,13 @@ class DeadIsFenced(Rule[_Deaths]):
                 elected = state.dead.get(body.leader)
                 if news:
                     state.marked.discard(body.topic)
+                # A dead broker is elected: it is something again, and has to be nothing within the
+                # bound of its death.
                 if news and elected is not None and not elected.reported:
                     elected.done = False
             case BrokerCommitted():
                 state.brokers.take(body)
+                # The id has another process, and one with the id runs: the broker is not dead.
                 if state.ids.take(body) and state.around.slots(body.broker_id):
                     state.dead.pop(body.broker_id, None)
             case BrokerDeclared():
@@ -226,10 +230,15 @@ class DeadIsFenced(Rule[_Deaths]):
         if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
             # Where records say which process is the broker, a duplicate waits for one.
             recorded = body.node_id in state.ids.records
+            # A broker that comes back is no longer dead. A duplicate is not the broker before a
+            # record gives it the id: it was refused all the time once, and left the dead broker
+            # unfenced for ever.
             if not (recorded and is_second(body.slot)):
                 state.dead.pop(body.node_id, None)
         elif isinstance(body, NodeStarted) and body.incarnation:
             state.ids.incarnations[event.process] = body.incarnation
+        # Two excuses: nobody can decide, which stops the time; or what decides was disturbed, which
+        # begins the bound anew.
         reason = state.around.undecided()
         for dead in state.dead.values():
             if reason:
@@ -250,6 +259,8 @@ class DeadIsFenced(Rule[_Deaths]):
         if broker is None or broker in state.dead:
             return
         others = {state.around.living[slot] for slot in state.around.slots(broker)}
+        # Some other process may hold the id. It does not if the one that ended held it, by its
+        # incarnation, or if all others were refused the id since another one has it.
         if others - state.ids.refused and not state.ids.held(body.ended, broker):
             return
         calm_ns = None if reason else event.at_ns

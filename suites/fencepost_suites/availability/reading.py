@@ -144,6 +144,8 @@ class ReadableAgain(Rule[_Consumers]):
         if type(body) in FORFEITING:
             state.forfeits.take(body)
         if isinstance(body, ConsumerPositioned):
+            # Positions below 0 stand for places in the log. Of "the end" it is not known where that
+            # was, so such a reader is behind nothing before its first poll.
             at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
             self._positioned(state, event, (body.topic, body.partition), at)
         elif isinstance(body, PartitionCommitted):
@@ -160,6 +162,7 @@ class ReadableAgain(Rule[_Consumers]):
             if body.fatal:
                 self._left(state, event.process)
         elif isinstance(body, PhaseStarted):
+            # From the drain on, consumers end when they have read enough.
             if body.phase in ("drain", "end") and not state.over:
                 found = self._late(state, event.at_ns)
                 state.over = True
@@ -181,6 +184,8 @@ class ReadableAgain(Rule[_Consumers]):
         if body.acks != -1 or body.outcome != "ok":
             return NOTHING
         one = state.of((body.topic, body.partition), event.at_ns)
+        # The acknowledgement is recorded at the producer's time. A consumer may have polled the
+        # message before that, and is not behind then.
         one.acked = max(one.acked, body.offset)
         for reader in one.readers.values():
             if reader.behind_ns is None and reader.next is not None and reader.next <= one.acked:
@@ -195,6 +200,8 @@ class ReadableAgain(Rule[_Consumers]):
         known = one.readers.get(event.process)
         behind = offset is not None and offset <= one.acked
         since_ns = event.at_ns if behind else None
+        # A consumer that positions itself anew has still to show that it reads what came after the
+        # death.
         new_from = None if known is None else known.new_from
         one.readers[event.process] = _Reading(event.ref, offset, since_ns, new_from)
 
@@ -204,9 +211,12 @@ class ReadableAgain(Rule[_Consumers]):
             return NOTHING
         place = (body.topic, body.partition)
         one = state.of(place, event.at_ns)
+        # Also by readers after the end, and by the harness's final reader: what nobody ever got is
+        # lost, which is another promise, and no consumer is stuck before it.
         one.shown = max(one.shown, body.offsets[-1])
         if body.final or state.over:
             return NOTHING
+        # Before the poll is applied: a consumer that gets something after ten minutes was stuck.
         found = list(self._late(state, event.at_ns, place))
         known = one.readers.get(event.process)
         self._positioned(state, event, place, body.offsets[-1] + 1)
@@ -297,5 +307,6 @@ class ReadableAgain(Rule[_Consumers]):
     def end(self, state: _Consumers, end: RunEnd) -> Findings:
         found = self._late(state, end.ended_at_ns)
         shown = {place: one.shown for place, one in state.read.items()}
+        # Only at the end is it known whether anyone got a message there.
         suspects = [one.deadline for one in state.suspects if shown.get(one.place, -1) >= one.next]
         return (*found, *judged(suspects, end))

@@ -100,6 +100,8 @@ class _Healing:
 
     def quiet(self) -> bool:
         """Whether no fault acts and every node runs, once, but those that were removed for good."""
+        # A slot that was removed for good and runs again counts like any other. A duplicate that
+        # runs makes the two sets differ, so the cluster is not quiet.
         running = set(self.around.living)
         return not self.around.faults.now and self.known - (self.removed - running) == running
 
@@ -115,10 +117,15 @@ class _Healing:
         newer, before = self.partitions.take(body)
         if not newer:
             return
+        # A newer record of a topic's partition after its mark: the topic was made again under its
+        # name.
         self.marked.discard(body.topic)
         place = body.topic, body.partition
         if body.isr or body.eligible:
             self.cleared.pop(place, None)
+        # Kafka may elect a replica outside the ISR that is known to be eligible (KIP-966). A record
+        # that takes the last of these from a partition with an empty ISR leaves none to elect: the
+        # cluster stays without that leader, and the message names the record.
         elif before is not None and not before.isr and before.eligible:
             self.cleared[place] = body.offset, ref
 
@@ -144,11 +151,15 @@ class _Healing:
         gone = self.gone()
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
+            # A fenced broker without a process is as it should be.
             if self.around.slots(broker):
                 yield self._fenced(broker)
         for place, one in self.partitions.newest.items():
+            # Only brokers that were removed for good have its messages: nobody can lead it.
             if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
                 continue
+            # A partition that moves needs a leader all the same, so this comes before the question
+            # of reassignments.
             if not self.around.slots(one.leader):
                 yield self._leaderless(place, one)
                 continue
@@ -230,6 +241,7 @@ class RecoversInTime(Rule[_Healing]):
         if state.over:
             return NOTHING
         since_ns = began_ns(event)
+        # What is late by now stays so, whatever this event changes.
         self._late(state, min(since_ns, event.at_ns))
         match body:
             case BoundsStated():
@@ -244,6 +256,7 @@ class RecoversInTime(Rule[_Healing]):
             case BrokerCommitted() | BrokerDeclared():
                 state.brokers.take(body)
                 state.refused.pop(body.broker_id, None)
+            # A second process with the id is refused rightly, and says nothing of the broker.
             case HeartbeatRefused() if not is_second(event.process):
                 state.refused[body.broker_id] = body.error, event.ref
             case BrokerDeleted():
@@ -271,16 +284,21 @@ class RecoversInTime(Rule[_Healing]):
             slot = slot_of(body.ended)
         elif isinstance(body, Administered) and body.operation == REMOVE_BROKER:
             state.removed.update(body.targets)
+        # The promise begins anew with each healing: the cluster is to be whole after the last one.
         elif isinstance(body, FaultHealed):
             state.healed, state.late = event.ref, False
+        # Elections do not begin the bound anew: controllers that elect each other without end must
+        # be found.
         elif disturbance is None or isinstance(body, ControllerElected | ControllerResigned):
             return
+        # Clients come and go without an effect on the cluster.
         if not slot or slot in around.nodes():
             state.quiet_ns = event.at_ns if state.quiet() else None
 
     @staticmethod
     def _whole(state: _Healing, event: Event) -> Findings:
         """Looks whether the cluster is whole, while that is awaited."""
+        # Before any fault, and after the cluster was found whole, nothing is awaited.
         if state.healed is None and not state.around.faults.now:
             return NOTHING
         if state.lacks().words:
@@ -288,9 +306,11 @@ class RecoversInTime(Rule[_Healing]):
             return NOTHING
         if state.quiet_ns is None:
             return NOTHING
+        # Whole once is enough: what comes after is judged from the next fault on.
         was, state.broken, state.healed, state.late = state.broken, False, None, False
         if not (was and state.bounds):
             return NOTHING
+        # The removed broker's places would have to be moved by its administrator.
         kept = state.kept()
         return (Excused(event.ref, kept) if kept else Exercised(event.ref, Evidence.PEER),)
 

@@ -169,10 +169,16 @@ class Surroundings:
             case ControllerBegan():
                 self.acting = slot_of(event.process)
                 return None
+        # Elections are judged above by themselves. What follows is about everything else that
+        # happens to processes, faults and voters.
         disturbance = self._changed(event)
         if disturbance is None or not disturbance.touches(self.deciding):
             return disturbance
+        # Remembered for an election that comes shortly after: a voter that was cut off and is
+        # healed may depose the controller only then.
         self.unrest = event.at_ns, disturbance.words
+        # A disturbance of standbys alone touches nothing that brokers rely upon. It does where the
+        # controller has lost its majority by it: that one may resign, and then its leases end.
         if self.leading and not self._goes_on(event.at_ns):
             return replace(disturbance, slots=disturbance.slots | self._relied())
         return disturbance
@@ -188,12 +194,15 @@ class Surroundings:
                 return self._started(event)
             case QuorumLearned() if event.process in self.joining:
                 return self._joined(event)
+            # From the request on: the record may be in a log although no client is answered.
             case Administered(operation="add_voter" | "remove_voter") as body:
                 self.doubted.update(body.targets)
                 return self._other_voters(f"a client asked to {body.operation.replace('_', ' ')}")
             case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter", outcome="answered") as body:
                 return self._accepted(self.ids.get(body.voter, ""), body.api)
             case FaultInjected() as body:
+                # A kill is reported after the end of its process. It acts upon nothing any more,
+                # and its healing must not disturb either.
                 if not body.directions and all(map(self._ended, body.targets)):
                     return None
                 self.faults.take(event)
@@ -207,16 +216,20 @@ class Surroundings:
 
     def _exited(self, ended: str) -> Disturbance:
         slot = slot_of(ended)
+        # By the process: a slot may have a new process before the end of the former one is
+        # reported.
         if self.living.get(slot) == ended:
             del self.living[slot]
             self.starting.pop(slot, None)
         if self.leading != ended:
             return Disturbance(f"{ended} ended", frozenset({slot}))
+        # What was relied upon until now: afterwards `_relied` names all that decide.
         relied, self.leading = self._relied(), ""
         words = f"{ended} ended, which acted as the controller: its successor grants whole leases"
         return Disturbance(words, relied)
 
     def _elected(self, event: Event, epoch: int) -> Disturbance | None:
+        # An observer of a foreign system may report an election late, when a later one is known.
         if slot_of(event.process) not in self.deciding or epoch <= self.epoch:
             return None
         why = self._explained(event.at_ns)  # by what happened to the one before, so it comes first
@@ -264,6 +277,7 @@ class Surroundings:
         if body.role == BROKER:
             self.brokers[body.slot] = body.node_id
         elif body.role in _DECIDING:
+            # A slot that has run before. Its process was started again, and does not serve yet.
             again = body.slot in self.ids.values()
             if again and body.started not in self.started:
                 self.starting[body.slot] = event.at_ns
@@ -282,6 +296,7 @@ class Surroundings:
         slot = slot_of(event.process)
         self.deciding.add(slot)
         self.started.add(event.process)
+        # Asked before it counts as serving: whether the others decided without it until now.
         needed = not self._goes_on(event.at_ns, without=slot)
         if self.living.get(slot) != event.process or self.leading == event.process:
             return None
@@ -304,6 +319,8 @@ class Surroundings:
 
     def _voting(self, servers: frozenset[str]) -> frozenset[str]:
         """Those that vote. Of those in doubt, the ones that run may not, and the others may."""
+        # The count of votes that is hardest to reach: one in doubt that runs is not counted upon,
+        # and one that is dead still raises the majority.
         return servers - (self.doubted & self.living.keys())
 
     def _ensembles(self) -> Iterator[tuple[str, frozenset[str]]]:
@@ -370,6 +387,8 @@ class Surroundings:
         any server may be the reason. Where brokers decide, one of them must be able to: the
         controller or a successor, and where there is none any that reads of a death.
         """
+        # Three steps: too few run; enough run, but a fault is upon them or between them; and, where
+        # brokers decide, none of them is able to.
         for role, servers in self._ensembles():
             running = frozenset(one for one in servers if one in self.living)
             if not self._sure(running, servers):
@@ -377,8 +396,12 @@ class Surroundings:
                 count = f"{len(running & voting)} of {len(voting)} servers {role} ran"
                 return f"{count}{self._in_doubt()}"
             harm = self._harm(running)
+            # For ZooKeeper any harm is a reason; see the module. Controllers have to lose every
+            # majority by it.
             if harm and (role == _ZOOKEEPER or not self._able(running, servers)):
                 return harm
+        # Controllers decide themselves. Over ZooKeeper its servers only store, and a broker has to
+        # decide.
         if self._has(_CONTROLLER):
             return ""
         running = frozenset(self.deciding & self.living.keys())
@@ -400,6 +423,7 @@ class Surroundings:
 
     def _sure(self, some: Collection[str], servers: Collection[str]) -> bool:
         """Whether some of the servers are a majority, whichever of those in doubt vote."""
+        # Both extremes at once: those in doubt that run do not vote, those that do not run do.
         certain = {*some} - self.doubted
         voting = {*servers} - (self.doubted & {*some})
         return 2 * len(certain) > len(voting)
@@ -409,12 +433,17 @@ class Surroundings:
         good = [one for one in sorted(running) if not self._affected((one,))]
         first = slot_of(self.leading)
         if first and first in servers:
+            # A star round the controller that acts is enough: followers fetch from it, and not from
+            # each other.
             with_it = [one for one in good if not self._cut(one, (first,))]
             return (
                 first in good and not self._cut(first, (CLIENTS,)) and self._sure(with_it, servers)
             )
         seen = [one for one in good if not self._cut(one, (CLIENTS,))]
         return any(
+            # No controller is known: any of them may become it, so a majority must be connected
+            # with each other. There are at most a few servers, so all sets are tried, the largest
+            # first.
             self._sure(some, servers) and not self._between(some)
             for size in range(len(seen), 0, -1)
             for some in combinations(seen, size)
@@ -454,6 +483,8 @@ class Surroundings:
         if len(members) < wanted:
             place = f"{record.topic}-{record.partition}"
             return f"the ISR {list(record.isr)} of {place} had {len(members)} unaffected members"
+        # A dead leader is replaced, and the bound has room for that. A live one behind a fault
+        # keeps the leadership for as long as its lease, or its session, can be renewed.
         if record.leader not in members and self.slots(record.leader):
             return f"broker {record.leader}, which led, was affected by a fault"
         return ""
@@ -464,9 +495,12 @@ class Surroundings:
         at: dict[str, int] = {}
         for broker in record.isr:
             slots = self.slots(broker)
+            # A broker with two processes under its id is no member that can be counted: either may
+            # be the one in the ISR.
             if len(slots) == 1 and not self._affected(slots):
                 at[slots[0]] = broker
         for slot in list(at):
+            # The link with the controller, or with the clients.
             if self._cut(slot, others):
                 del at[slot]
         while at:

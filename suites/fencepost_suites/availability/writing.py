@@ -182,6 +182,7 @@ class WritableAgain(Rule[_Writing]):
     )
     def _around(self, state: _Writing, event: Event, body: Struct) -> Findings:
         """What surrounds the writes of clients changed."""
+        # The harness ends the processes: nothing that fails from here on is the cluster's.
         if state.over:
             return NOTHING
         if type(body) in FORFEITING:
@@ -214,6 +215,8 @@ class WritableAgain(Rule[_Writing]):
         wanted = state.wanted.get(place)
         if state.over:
             return NOTHING
+        # Such a write may be acknowledged by a leader alone, so it shows nothing of the majority,
+        # until a consumer has got it.
         if body.acks != -1:
             if wanted is not None:
                 wanted.unread[body.operation] = event.at_ns
@@ -236,6 +239,8 @@ class WritableAgain(Rule[_Writing]):
         wanted = state.wanted.get(place)
         if wanted is None or body.operation not in wanted.open:
             return NOTHING
+        # Before the outcome is applied. A write that is acknowledged after ten minutes does not
+        # undo that the partition was late.
         found = self._late(state, (place,), event.at_ns, event)
         invoked_ns, _ = wanted.open.pop(body.operation)
         if not wanted.open:
@@ -243,10 +248,13 @@ class WritableAgain(Rule[_Writing]):
         if body.outcome == "ok":
             death, late = wanted.death, wanted.reported
             wanted.begin(event.at_ns)
+            # A write from before the death may have been acknowledged by the dead leader, and shows
+            # nothing of the next one.
             if death is not None and invoked_ns > death.at_ns:
                 wanted.death = None
                 if not late and not found and state.bounds is not None:
                     return (Exercised(event.ref, Evidence.CLIENT),)
+        # The client's own fault. It does not count as a want that the cluster left open.
         elif body.error in REFUSED_FOR_GOOD and not wanted.open:
             wanted.idle_ns = LONG_AGO_NS
         return found
@@ -285,6 +293,8 @@ class WritableAgain(Rule[_Writing]):
 
     def _changed(self, state: _Writing, event: Event) -> Findings:
         """A process, a fault or the acting controller changed."""
+        # What a fault did began before the event that reports it. The time up to that beginning is
+        # judged by the surroundings as they were; the rest by what the fault leaves.
         began_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
         found = self._late(state, state.wanted, min(began_ns, event.at_ns), event)
         disturbance = state.around.take(event)
@@ -297,6 +307,7 @@ class WritableAgain(Rule[_Writing]):
     @staticmethod
     def _died(state: _Writing, event: Event, body: ProcessExited) -> None:
         broker = state.around.brokers.get(slot_of(body.ended))
+        # Another process with the id still runs, so it is not known that the leader is dead.
         if broker is None or state.around.slots(broker):
             return
         for place, wanted in state.wanted.items():
@@ -330,15 +341,19 @@ class WritableAgain(Rule[_Writing]):
         for place in places:
             wanted = state.wanted[place]
             waited_ns = at_ns - wanted.since_ns
+            # Cheap checks first: this is asked at each event for each partition.
             if not wanted.open or waited_ns <= bound_ns or wanted.reported:
                 continue
             if not wanted.late(wanted.since_ns, at_ns, bound_ns):
                 continue
             fit_ns = wanted.fit.since_ns
+            # The bound runs from the later of two: clients want to write, and the partition has its
+            # majority undisturbed.
             from_ns = max(wanted.since_ns, fit_ns or 0)
             lost = state.forfeits.gone.get(place, "")
             if lost or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
                 why = lost or wanted.fit.why_not
+                # Each excuse is printed once, and again only when it is another one.
                 if wanted.excuse != why:
                     found.append(Excused(at.ref, f"{_unwritten(place, waited_ns)}; {why}"))
                 wanted.excuse = why
@@ -346,6 +361,8 @@ class WritableAgain(Rule[_Writing]):
             record = state.partitions.newest[place]
             clients = frozenset(client for _, client in wanted.open.values())
             broken = _unwritable(at, at_ns, wanted, record, fit_ns=from_ns, clients=clients)
+            # All whose stalls on a busy machine could explain the delay. The clients are witnesses:
+            # one that stood still itself saw nothing.
             slots = state.around.needed(record.replicas)
             state.suspects.append(
                 Deadline(

@@ -241,8 +241,6 @@ class LegacyNode:
             case zk.Suspended():
                 # The session may go on at the servers. The broker stays registered; only the
                 # controller's authority depends on the connection (HB-27).
-                # The session may go on at the servers. The broker stays registered; only the
-                # controller's authority depends on the connection (HB-27).
                 self.controller.lost_connection()
             case zk.Ended():
                 self.controller.lost_connection()

@@ -68,9 +68,9 @@ def _store_epoch() -> Generator[zk.Request, zk.Answer, Won | None]:
         made = certain((yield zk.Create(znodes.CONTROLLER_EPOCH, b"1")))
         return Won(1, 0, first=True) if isinstance(made, zk.Created) else None
     epoch = znodes.number(znodes.CONTROLLER_EPOCH, read.data) + 1
+    # With the version that was read. Two that take themselves for elected cannot both store an
+    # epoch, and each later transaction of the loser fails by its check.
     stored = certain(
-        # With the version that was read. Two that take themselves for elected cannot both store an
-        # epoch, and each later transaction of the loser fails by its check.
         (yield zk.SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), read.stat.version))
     )
     return Won(epoch, stored.stat.version, first=False) if isinstance(stored, zk.DataSet) else None
