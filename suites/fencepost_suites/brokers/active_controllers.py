@@ -146,6 +146,8 @@ class IsolatedControllerResigns(Rule[_Terms]):
             after_ns=event.at_ns - successor[0],
             broker=broker_of(body.broker_id),
         )
+        # A controller that stood still at any time since a lease before its successor's election
+        # may not have noticed that it lost its majority.
         from_ns = successor[0] - period_ns
         state.suspects.append(
             Deadline(broken, (event.process,), from_ns, event.at_ns, period_ns, omission=False)

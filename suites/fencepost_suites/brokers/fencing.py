@@ -61,6 +61,7 @@ class Serving:
     started_ns: int = 0
     was_active: bool = False
     active: bool = False
+    # Later than any time: without a grant there is no lease that could end.
     ends_ns: int = 1 << 62
     granted: Cause | None = None
     lost_ns: int = 0
@@ -79,6 +80,7 @@ class Serving:
 
     def changed(self, event: Event, body: BrokerStateChanged) -> None:
         """Applies a change of the broker's state."""
+        # Only from ACTIVE: a starting broker becomes FENCED as well, and has lost nothing by that.
         if body.old == "ACTIVE" and body.new == "FENCED":
             self.lost_ns, self.lost = event.at_ns, event.ref
         elif body.new != "FENCED":
@@ -134,12 +136,16 @@ class FencedBrokerServesNoClient(Rule[Serving]):
     def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
         if event.process != state.process:
             return NOTHING
+        # The common case: it is active, and nothing is known that would forbid it.
         if state.lost is None and not (state.active and state.granted):
             return NOTHING
         stored = isinstance(body, LogAppended)
+        # A fetch may have been admitted before the fence, and parked for the longest wait.
         came_ns = event.at_ns - (0 if stored else FETCH_WAIT_NS)
         if state.lost is not None and came_ns >= state.lost_ns:
             since_ns, ref, what = state.lost_ns, state.lost, "it had been fenced"
+        # A broker that does not notice the end of its lease never says that it is fenced. So the
+        # end itself counts, by the lease that it was granted.
         elif state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
             since_ns, ref, what = state.ends_ns, state.granted, "its lease had ended"
         else:
@@ -198,6 +204,7 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     keys = staticmethod(by_slot_serving)
 
     def start(self, key: Key, shared: Shared) -> Serving:
+        # A process that was not seen to start may have been active before.
         return Serving(was_active=True)
 
     @on(NodeStarted)
@@ -277,6 +284,8 @@ class _Claimed:
         if newest is None:
             return False
         order = self.order[broker]
+        # By the offsets of the first records. An incarnation without a record has not had the id,
+        # and has lost nothing.
         return order.get(incarnation, 1 << 62) < order[newest]
 
     def winner(self, node: tuple[str, str], broker: int) -> Scope | str:
@@ -356,7 +365,11 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
     def _committed(self, state: _Claimed, event: Event, body: BrokerCommitted) -> Findings:
         order = state.order.setdefault(body.broker_id, {})
         first = order.setdefault(body.incarnation, body.offset)
+        # Incarnations that registered between this one's first record and this record: if there are
+        # any, the id had passed on, and comes back.
         winners = [one for one, at in order.items() if first < at < body.offset]
+        # In a combined process the controller may have replayed what the broker has not. Each is
+        # held to what it knows itself.
         for role in (body.role,) if body.role else ("broker", "controller"):
             known = state.known.setdefault((event.process, role), {})
             if known.get(body.broker_id) != body.incarnation:
@@ -391,6 +404,7 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
         node = (event.process, "controller")
         if not state.lost_at(node, broker, incarnation):
             return NOTHING
+        # A standby refuses everybody, so its refusal shows nothing of this promise.
         if body.error != "NONE":
             refused = body.error != "NOT_CONTROLLER"
             return (Exercised(event.ref, Evidence.SELF),) if refused else NOTHING
@@ -413,6 +427,7 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
 
     @on(HeartbeatSent)
     def _goes_on(self, state: _Claimed, event: Event, body: HeartbeatSent) -> Findings:
+        # Judged by its next heartbeat: a step is allowed to change the state after the refusal.
         informed = state.informed.pop(event.process, None)
         if informed is None or event.process not in state.active:
             return NOTHING

@@ -43,6 +43,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.common.keys import by_broker
 
+# How many grants are kept that no broker has reported: an answer may be lost, and a run is long.
 UNMATCHED_KEPT = 64
 
 
@@ -218,6 +219,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
                 return self._committed(state, event, body)
             case BrokerDeleted() if (known := state.brokers.get(body.broker_id)) is not None:
                 if body.offset > known.offset:
+                    # Before the event is applied, here as below: what is late by now stays so.
                     self._overdue(state, known, body.broker_id, event)
                     known.offset, known.fenced, known.watched = body.offset, True, False
             case LeaseExpired():
@@ -246,6 +248,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         held = state.held.setdefault(event.process, _Held())
         if body.next_state != "ACTIVE":
             return
+        # A late renewal does not undo that the process was active past the end of its lease.
         if held.active:
             self._outlived(state, event.process, held, event.at_ns, event.ref)
         held.broker_id = body.broker_id
@@ -266,10 +269,13 @@ class LostLeaseIsFenced(Rule[_Leases]):
     def _outlived(state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None) -> bool:
         """Whether a process was active for too long past the end of its lease."""
         over_ns = at_ns - held.ends_ns
+        # A tenth for a busy machine, which lets a process run late; an idle one needs far less.
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
         start_ns = held.ends_ns - held.period_ns
         expired_ns, expiry = state.expiries.get(held.broker_id, (start_ns, held.granted))
+        # If the controller has fenced the broker meanwhile, the two contradict each other, and both
+        # are the proof.
         because = (held.granted, expiry) if expired_ns > start_ns else (held.granted,)
         broken = violated(
             at or held.granted,
@@ -296,6 +302,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
         self._overdue(state, known, body.broker_id, event)
         # A broker that shuts down sends no more heartbeats, and its record fences it.
         known.watched = known.watched and body.next_state != "SHUTDOWN"
+        # An accepted heartbeat begins the silence anew, by the controller's own word: it counts
+        # against the controller only if it then does nothing for too long.
         known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Findings:
@@ -309,6 +317,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
                 known.expired = False
             known.offset, known.fenced = body.offset, body.fenced
             known.watched = not body.fenced
+        # Any node but the controller shows that the record was really written.
         fenced = body.offset == known.offset and body.fenced and known.expired
         if not fenced or event.process == state.controller:
             return NOTHING
@@ -344,6 +353,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
         """There is no active controller: the next one gives every lease a full period. What is late
         by now stays so."""
         for broker, known in state.brokers.items():
+            # A controller whose term ends may have lost its majority up to a lease before, and
+            # could fence nobody since.
             self._overdue(state, known, broker, event, state.period_ns)
         state.controller = ""
 

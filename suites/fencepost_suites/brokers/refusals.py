@@ -93,6 +93,8 @@ class UnfitBrokersRefused(Rule[_Refusals]):
         at = (event.process, body.broker_id)
         older, newer = state.answered.get(at, (-1, -1))
         if body.error == "NONE":
+            # Two answers back: what was committed at the last one may have been committed while
+            # that answer itself waited, so the broker had no interval to fetch it.
             state.answered[at] = (newer, state.committed.get(event.process, 0))
         if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
             return (Exercised(event.ref, Evidence.PEER),)
@@ -100,6 +102,7 @@ class UnfitBrokersRefused(Rule[_Refusals]):
         against = self._against(state, body, older)
         if not against:
             return NOTHING
+        # A stale broker that is fenced is not refused, but must not be made active.
         admitted = body.error == "NONE" and (body.next_state == "ACTIVE" or "stale" not in against)
         if not admitted:
             return NOTHING

@@ -76,6 +76,7 @@ class ActiveOnlyWhenTold(Rule[_Allowed]):
                     broker=broker_of(body.broker_id),
                 )
                 return (broken,)
+            # Any other state takes the permission away: each activity needs an answer of its own.
             case BrokerStateChanged():
                 state.by_controller = state.by_answer = False
         return NOTHING
@@ -127,6 +128,7 @@ class StatesMoveAsDrawn(Rule[_Life]):
         was = state.states.get(event.process, body.old)
         state.states[event.process] = body.new
         found: list[Finding] = []
+        # The second: it claims another former state than the one that it had reported.
         if (was, body.new) not in _MOVES or was != body.old:
             broken = violated(
                 event.ref,
@@ -170,9 +172,11 @@ class StatesMoveAsDrawn(Rule[_Life]):
             return NOTHING
         fenced, state.fenced = state.fenced, ()
         state.unfenced = (body.broker_epoch, body.incarnation, event.ref)
+        # Not a return from a fence.
         if was is None or not was.fenced or before is None:
             return NOTHING
         epoch, incarnation, ref = before
+        # Another process has an epoch of its own, which `EpochsGrow` judges.
         if incarnation != body.incarnation or body.broker_epoch > epoch:
             return NOTHING
         broken = violated(
@@ -251,6 +255,8 @@ class EpochsGrow(Rule[_Epochs]):
         if was is None:
             return NOTHING
         before = was.largest.epoch
+        # One process keeps its epoch from record to record, so an equal one is wrong only for
+        # another process.
         if after < before or (after == before and body.incarnation != was.incarnation):
             return (_shrunk(state, event, body, was.largest, term),)
         return (Exercised(event.ref, Evidence.PEER),) if after > before else NOTHING
@@ -332,6 +338,8 @@ class RegistersFenced(Rule[_Entry]):
     def _committed(state: _Entry, event: Event, body: BrokerCommitted) -> Findings:
         was = state.record
         if was is not None and body.offset <= was.offset:
+            # The record is known already. It is counted once, when a second node has replayed it as
+            # fenced.
             if state.decided is None or state.decided[0] != body.offset:
                 return NOTHING
             if event.process == state.decided[1]:
@@ -398,6 +406,8 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
         lease = state.leases.get(broker)
         if lease is None or lease[0] == event.process or lease[0] not in state.exited:
             return None
+        # The two ran beside each other, so the newer one is a second process with the id, and no
+        # restart.
         if lease[0] in state.beside.get(event.process, ()):
             return None
         if state.newest.get(broker) != event.process or event.process in state.registered:

@@ -91,6 +91,8 @@ class EndedSessionFences(Rule[_Session]):
             case LeaseGranted(next_state="ACTIVE"):
                 self._stayed(state, event.at_ns, event.ref)
                 state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+                # From the answer on, which is later than the lease that the broker itself counts
+                # from its sending: this clause promises no more.
                 serving.ends_ns, serving.granted = event.at_ns + state.period_ns, event.ref
             case BrokerStateChanged():
                 stayed = self._stayed(state, event.at_ns, event.ref)
@@ -129,6 +131,8 @@ class EndedSessionFences(Rule[_Session]):
                 actors=(state.serving.process,),
                 from_ns=ends_ns,
                 to_ns=at_ns,
+                # So that a stall of a tenth of this, nearly the whole delay, is needed to excuse
+                # it.
                 bound_ns=over_ns * 9,
                 due_ns=ends_ns,
             )
@@ -251,6 +255,8 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
             case MetadataCommitted():
                 state.written[event.process] = body.offset, body.epoch
                 voted, voted_ns, vote = state.voted
+                # A committed record of an epoch shows its controller, even one that does not say
+                # that it was elected. It cannot have been elected before the first vote.
                 if body.epoch == voted > state.epoch:
                     state.begin(voted, "", voted_ns, vote)
             case HeartbeatAnswered():
@@ -298,6 +304,8 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
         news, _ = state.brokers.take(body)
         broker = body.broker_id
         if news:
+            # The record of another process: the old one was replaced, and no lease of it was cut
+            # short.
             anew = state.incarnations.get(broker) != body.incarnation
             state.incarnations[broker] = body.incarnation
             if anew:
@@ -308,6 +316,8 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
             FullPeriodAtTakeover._fenced(state, event, body)
         if news:
             state.owed.discard(broker)
+        # Another node has replayed the fencing record, so the accusation does not rest on the
+        # controller's own word.
         if broker in state.early and event.process != state.accused(broker):
             return (state.broken(broker, event.ref, Evidence.PEER),)
         return NOTHING

@@ -142,6 +142,7 @@ class _Known:
         """Records the quorum that a node has learned; returns whether some controller has the
         same."""
         quorum = (body.voters, body.endpoints)
+        # A controller's word: it is configured with voters, and brokers with bootstrap addresses.
         if not body.bootstrap:
             self.quorums.add(quorum)
             self.addresses.update(zip(body.voters, body.endpoints, strict=True))
@@ -256,6 +257,8 @@ class FollowsNewAddresses(Rule[_Followed]):
 
     def _expired(self, state: _Followed, event: Event) -> Findings:
         refused = state.refused.get(event.process)
+        # A broker that nobody answers may be cut off. One that others answer, and that never asks
+        # the active controller, does not follow the quorum.
         if refused is None or event.process in state.asked or state.elected is None:
             return NOTHING
         if not self._strange(state, event.process):

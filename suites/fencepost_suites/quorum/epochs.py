@@ -77,10 +77,13 @@ class _Quorum:
         slots = body.acts(*HARMS_FLUSHED) & self.voters()
         top = max(self.highest.values(), default=-1)
         self.lost |= dict.fromkeys(slots, (top, body.fault_id))
+        # Each vote is stored on that disk, so it may be given a second time.
         self.forgotten |= {vote: body.fault_id for vote in self.votes if vote[0] in slots}
 
     def found(self, slot: str, offset: int) -> None:
         """A controller has the log up to there, by its own word."""
+        # It has replayed as far as what was committed before the harm: nothing is lost by it any
+        # more.
         if slot in self.lost and offset >= self.lost[slot][0]:
             del self.lost[slot]
 
@@ -91,6 +94,8 @@ class _Quorum:
     def replaced(self, epoch: int, one: str, other: str) -> str:
         """The fault by which two controllers may have been elected in an epoch, since each voter
         that they share had lost its first vote; empty if there is none."""
+        # Two majorities share a voter. If each voter of both had forgotten its first vote, both
+        # elections are explained; one that had not is a broken promise.
         both = self._of(epoch, one) & self._of(epoch, other)
         if slot_of(one) == slot_of(other):  # its voters may give it the same vote again
             both &= {slot_of(one)}
@@ -105,6 +110,8 @@ class _Quorum:
         every, chose = self.voters(), self._of(epoch, winner)
         harmed = {slot for slot in chose if self.lost.get(slot, (-1, ""))[0] >= offset}
         majority = len(every) // 2 + 1
+        # With the harmed ones taken away, do the winner's voters still meet every majority? If so,
+        # one of them had the record, and should have refused.
         if len(chose) < majority or not harmed or len(chose - harmed) + majority > len(every):
             return ""
         return ", ".join(sorted({self.lost[slot][1] for slot in harmed}))
@@ -204,6 +211,8 @@ class OneControllerAnEpoch(Rule[_Quorum]):
                 if why
                 else broken
             )
+        # An election that is reported behind a later one. Its winner need not have what later
+        # leaders committed.
         late = any(epoch > body.epoch for epoch in state.leaders)
         before = [offset for epoch, offset in state.highest.items() if late or epoch < body.epoch]
         if before:
@@ -243,9 +252,11 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         return NOTHING
 
     def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Findings:
+        # By the slot: a restarted controller is bound by the vote that its former process stored.
         voter = slot_of(event.process)
         state.supporters.setdefault((epoch, candidate), set()).add(voter)
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
+        # Forgotten once: the vote that it gives next is stored again, and binds it.
         fault = state.forgotten.pop((voter, epoch), "")
         if fault:
             state.votes[voter, epoch] = candidate, event.ref
@@ -281,6 +292,7 @@ class MetadataLost:
 
     def take(self, event: Event) -> str:
         """See `Forfeiture.take`."""
+        # The rule's own fold decides, so the two cannot differ about what is excused.
         found = self._rule.step(self._quorum, event, event.body)
         if not isinstance(event.body, ControllerElected):
             return ""
@@ -317,6 +329,7 @@ class VisibleOnceCommitted(Rule[_Stored]):
                 isr = frozenset(body.isr)
                 state.isrs[isr] = max(body.leader_epoch, state.isrs.get(isr, -1))
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
+                # The high watermark is exclusive.
                 if body.offset < body.high_watermark:
                     return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
@@ -331,6 +344,7 @@ class VisibleOnceCommitted(Rule[_Stored]):
                 )
                 return (broken,)
             case IsrChangeAnswered() if body.error == "NONE" and body.isr:
+                # Some node has committed this very ISR, in this epoch or a later one.
                 if state.isrs.get(frozenset(body.isr), -1) >= body.leader_epoch:
                     return (Exercised(event.ref, Evidence.PEER),)
                 broken = violated(
@@ -474,10 +488,12 @@ class ChangesSurviveFailover(Rule[_Changes]):
     @staticmethod
     def _read(state: _Changes, event: Event, body: ReadCompleted) -> Findings:
         before = state.topics.get(body.topic)
+        # No controller was elected since, so the reading shows nothing of a failover.
         if before is None or before == state.epoch:
             return NOTHING
         if body.outcome == "ok":
             return (Exercised(event.ref, Evidence.CLIENT),)
+        # A reading may fail for many reasons. Only this one says that the topic is gone.
         if "UNKNOWN_TOPIC" not in body.error:
             return NOTHING
         broken = violated(

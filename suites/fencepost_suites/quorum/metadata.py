@@ -96,6 +96,7 @@ class StandbysHoldState(Rule[_Digests]):
                 other=process_scope(of.process),
             )
             return (broken,)
+        # The same controller before and after a restart is no second witness.
         if slot_of(of.process) == slot_of(event.process):
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
@@ -134,6 +135,7 @@ class RecordsReadAlike(Rule[_Replayed]):
         TopicMarked,
     )
     def step(self, state: _Replayed, event: Event, body: Any) -> Findings:
+        # The role says who read it, and not what.
         record = structs.replace(body, role="") if hasattr(body, "role") else body
         if state.first is None:
             state.record, state.first = record, event.ref
@@ -216,6 +218,8 @@ class SnapshotRebuildsState(Rule[_Digests]):
         if known is None:
             return NOTHING
         state_then, of = known
+        # Both: two records of one entity make the same state, and are an error of the format all
+        # the same.
         if body.digest != state_then.digest or body.records != state_then.entities:
             broken = violated(
                 event.ref,

@@ -245,6 +245,8 @@ def _wrong_total(
             answered=node.answered,
         )
     since = node.since_ns
+    # Only an active controller appends. So no wait for a commit can be longer than the time since
+    # its first election.
     longer = since is None or body.commit_latency_ms > (event.at_ns - since) / 1_000_000
     if body.commit_latency_ms > 0 and longer:
         return violated(

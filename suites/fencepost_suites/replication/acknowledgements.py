@@ -79,6 +79,8 @@ class _Ends:
         self.slots[slot] = process
         if self.losses:
             loss = self.losses.get(slot)
+            # The next process has stored again what its predecessor had lost, so the loss explains
+            # nothing any more.
             if loss is not None and loss.process != process and log_end >= loss.end:
                 del self.losses[slot]
 
@@ -86,6 +88,8 @@ class _Ends:
         """A fault takes a part of a node's disk."""
         process = self.slots.get(slot, "")
         known = self.losses.get(slot)
+        # A disk that is struck twice has lost what it had at first: the smaller end of the second
+        # time must not hide the larger one.
         if process and (known is None or self.ends[process] >= known.end):
             self.losses[slot] = _Loss(process, self.ends[process], fault_id)
 
@@ -95,12 +99,16 @@ class _Ends:
         return {
             self.slots[slot]: loss
             for slot, loss in self.losses.items()
+            # The process had the write, and its slot has it no more. The leader's own loss excuses
+            # no follower.
             if loss.end >= end > self.ends[self.slots[slot]] and slot != slot_of(leader)
         }
 
     def began(self, process: str) -> None:
         """The next process of a node is its replica, though it may lead at first, and not fetch."""
         for replica, former in self.processes.items():
+            # Before any leader has named the new process. Otherwise the dead one would count with
+            # the log end that it had.
             if slot_of(former) == slot_of(process):
                 self.processes[replica] = process
 
@@ -110,10 +118,12 @@ class _Ends:
         known = [
             (other, one)
             for other, one in words.items()
+            # Brokers only repeat what controllers have stored, and later.
             if one.role == "controller" or not self.controllers
         ]
         newest = max((one.offset for _, one in known), default=-1)
         for other, one in known:
+            # Another process than the leader: its own word about the ISR is in the answer already.
             if other != process and one.offset == newest:
                 return one
         return None
@@ -131,6 +141,8 @@ class _Ends:
         reached = sum(
             self.ends[newest] >= end for slot, newest in self.slots.items() if slot != own
         )
+        # Of followers that say nothing, it cannot be known how far they are, so each is taken to
+        # have the write. A process that follows this leader by its own word is not one of these.
         heard = [
             slot
             for slot, followed in self.following.items()
@@ -202,6 +214,7 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
 
     @on(FaultInjected)
     def _struck(self, state: _Ends, event: Event, body: FaultInjected) -> Findings:
+        # Without a receipt the disk may be whole, and the follower's loss its own.
         for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
             state.loses(slot, body.fault_id)
         return NOTHING
@@ -216,6 +229,8 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
         state.processes[body.follower] = body.client
         if state.losses:
             loss = state.losses.get(slot_of(body.client))
+            # The leader has heard of the follower's next process, and must not count on what the
+            # former one had.
             if loss is not None and loss.process != body.client:
                 del state.losses[slot_of(body.client)]
         return NOTHING
@@ -252,6 +267,8 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
         end = body.log_end
         if body.error != "NONE" or body.base_offset < 0 or end < 0:
             return NOTHING
+        # First the leader itself: whatever was asked, it cannot acknowledge what its own log does
+        # not have.
         own = state.ends.get(event.process, end)
         if own < end:
             broken = violated(
@@ -267,17 +284,24 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             return (broken,)
         if body.acks != -1:
             return NOTHING
+        # The ISR is taken as a union: the leader may count more replicas than are stored, since it
+        # waits for those that it adds. A replica that only the stored ISR has must be counted as
+        # well.
         stored = state.stored(event.process, body.leader_epoch)
         isr = body.isr
         leader = state.leaders.get(body.leader_epoch, -1)
         if stored is not None:
             isr = (*isr, *(one for one in stored.isr if one not in isr))
             leader = stored.leader if stored.leader >= 0 else leader
+        # The leader is alone in its ISR, and nobody else has to have the write.
         if len(isr) < 2:
             return NOTHING
         known = state.followers(isr, leader)
         lost = state.lost(event.process, end)
         excused = [process for process in known if process in lost]
+        # Three proofs, from the surest on. A named follower has not stored the write; or fewer
+        # processes have it, whoever they are, than the ISR has followers; or the leader's own words
+        # contradict its answer.
         behind = _behind(known, end, lost)
         if behind:
             return (_without(event, body, behind, known[behind]),)
@@ -285,6 +309,8 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             followers = {*stored.replicas, *isr} - {leader}
             needed = {*isr} - {leader}
             most = state.can_have(event.process, leader, followers, end)
+            # Which process is which replica is the leader's word alone. A count needs no names: it
+            # holds for a leader that names a wrong process, too.
             if most + len(lost) < len(needed):
                 return (_too_few(event, body, most, needed),)
             if most < len(needed):
@@ -304,6 +330,7 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             return (broken,)
         if excused:
             return [Excused(event.ref, _excuse(state, lost, one)) for one in excused]
+        # A duplicate is acknowledged for what was stored long ago: it had to wait for nobody.
         if body.duplicate:
             return NOTHING
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF

@@ -62,6 +62,8 @@ class ReplicasAgree(Rule[_Agreement]):
         process, base = batch.process, batch.base_offset
         state.logs.add(batch)
         ended = state.ends.appends(process, base, batch.log_end)
+        # Two ends: the one that the replica names, and the one that its events have made. A replica
+        # that names a wrong end is found by the second.
         expected = body.expected_base
         if base != expected:
             ended = expected

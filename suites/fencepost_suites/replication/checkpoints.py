@@ -59,6 +59,8 @@ class RestartsFromCheckpoint(Rule[_Marks]):
 
     @on(HighWatermarkAdvanced)
     def _advanced(self, state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        # By the node, and not by the slot: a second process may begin with a copy of the first
+        # one's disk.
         node = first_of(event.process)
         known = state.reported.get(node)
         if body.high_watermark > (-1 if known is None else known[0]):
@@ -69,6 +71,7 @@ class RestartsFromCheckpoint(Rule[_Marks]):
     def _began(
         self, state: _Marks, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Findings:
+        # Only the first role of a process shows what it found on its disk.
         if event.process in state.began:
             return NOTHING
         state.began.add(event.process)
@@ -139,6 +142,7 @@ class FlushedSurvives(Rule[_Disk]):
     def _truncated(self, state: _Disk, event: Event, body: LogTruncated) -> Findings:
         place = body.topic, body.partition
         state.ends[place] = body.to_offset
+        # A truncation takes what was flushed, too.
         flushed, ref = state.flushed.get(place, (0, event.ref))
         state.flushed[place] = (min(flushed, body.to_offset), ref)
         return NOTHING
@@ -166,6 +170,7 @@ class FlushedSurvives(Rule[_Disk]):
         state.began.add((event.process, place))
         end = state.ends.get(place, body.log_end)
         state.ends[place] = body.log_end
+        # Popped: what this process has flushed itself comes with its own checkpoints.
         flushed, ref = state.flushed.pop(place, (0, None))
         if is_second(event.process) or ref is None:
             return NOTHING
@@ -182,6 +187,8 @@ class FlushedSurvives(Rule[_Disk]):
                 flushed=flushed,
             )
             return (broken,)
+        # The machine had lost what was not synced, and the flushed part was there: the promise was
+        # at work.
         if body.log_end < end:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING

@@ -102,6 +102,8 @@ class Copies:
                 self._found(event, body)
             case PartitionCommitted() if self._is_newer(body):
                 if self.newest is not None and body.leader_epoch > self.newest.leader_epoch:
+                    # Each write that is under way now has seen two leaders, so it may have been
+                    # sent to both.
                     self.open = dict.fromkeys(self.open, True)
                 self.newest = body
             case ReadCompleted(outcome="ok"):
@@ -146,10 +148,14 @@ class Copies:
         """The copies of a complete ISR; none if it is not complete. If a second process used the id
         of a member, its membership does not say which disk it is of."""
         record = self.newest
+        # A replica that left the ISR, and comes back, may lack the end. Only of a complete ISR is
+        # it sure that each member has all that is committed, whatever came after the newest record.
         if record is None or set(record.isr) != set(record.replicas):
             return ()
         disks = Counter(copy.node_id for copy in self.of.values())
         found = [c for c in self.of.values() if c.node_id in record.isr and disks[c.node_id] == 1]
+        # A disk may still have the log of a former topic of this name. The id that most disks have
+        # is the present one's.
         topic_ids = Counter(copy.topic_id for copy in found).most_common(1)
         return [copy for copy in found if copy.topic_id == topic_ids[0][0]]
 
@@ -175,6 +181,7 @@ def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
     it does not hold (-1: none). What either has deleted is not compared, nor what `other` does not
     reach."""
     known = {batch.base_offset: batch for batch in other.batches}
+    # Retention deletes from the start, on each disk by itself.
     first = max(one.start, other.start, other.batches[0].base_offset if other.batches else 0)
     equal = 0
     for batch in one.up_to(min(up_to, other.end)):
@@ -200,6 +207,7 @@ class DisksAgree(_OfCopies):
         members = state.members()
         found = [*_lacking(state, members), *_holes(state)]
         copies = [one for one in state.of.values() if not is_second(one.slot)]
+        # Compared with the longest copy of a member, which has all that is committed.
         longest = max(members or copies or state.of.values(), key=lambda copy: copy.end)
         equal = 0
         for copy in copies:

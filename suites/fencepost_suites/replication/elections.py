@@ -129,16 +129,23 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
             if (
                 begins(body)
                 and body.leader >= 0
+                # A new partition has no ISR before. Its first ISR may have live replicas only, so
+                # that is judged where fencings and partitions are records of one log, whose offsets
+                # order them.
                 and state.fenced.in_log(event.process, body.offset)
             ):
                 state.elections.append(_Election(event.ref, body, tuple(sorted(body.isr))))
             return NOTHING
+        # Kafka may elect an eligible replica outside the ISR (KIP-966): it has all that is
+        # committed, by the controllers' own account.
         members = {*before.isr, *before.eligible}
+        # An empty ISR was never stored, so there is no message that a leader could lack.
         dead = bool(members) and all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:
             return (_made_leader(event.ref, body, members),)
         if members and body.leader >= 0 and body.leader != before.leader:
             self._elected(state, event, body, members)
+        # The last leader's own fencing may come with the very next record.
         gone = members and all(state.brokers.fenced(one) for one in members - {before.leader})
         others = [r for r in body.replicas if r not in members and not state.brokers.fenced(r)]
         if gone and body.leader < 0 and others:
@@ -149,9 +156,12 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
     def _elected(
         state: _Cluster, event: Event, body: PartitionCommitted, members: set[int]
     ) -> None:
+        # Judged at the end, when the fencings of all offsets are known: an observer may report the
+        # two records in either order.
         if state.fenced.in_log(event.process, body.offset):
             state.elections.append(_Election(event.ref, body, tuple(sorted(members))))
             return
+        # The member that went last decides: it was out for the shortest time.
         out_ns = [state.out_ns.get(member, event.at_ns) for member in members]
         known_ns = max(out_ns, default=event.at_ns)
         if event.at_ns - known_ns <= KNOWN_WITHIN_MS * MS:
@@ -171,6 +181,8 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
         late = [
             one
             for leader, offset, one in state.suspects
+            # Where the log has the leader's own records, and it was not fenced at that offset, it
+            # had registered anew in between.
             if leader not in state.fenced.records or state.fenced.by(leader, offset) is not None
         ]
         return (*found, *judged(late, end))
@@ -208,6 +220,7 @@ class _Failures:
 
 
 def _uneven(eligible_leaders: Iterable[int], survivors: Sequence[int]) -> bool:
+    # A survivor that got nothing counts, with 0.
     counts = Counter({broker: 0 for broker in survivors})
     counts.update(eligible_leaders)
     return max(counts.values()) - min(counts.values()) > 1
@@ -251,11 +264,14 @@ class LeadershipsSpread(Rule[_Failures]):
                 turns = [b for b in replicas[1:] if b in standing]
                 if body.broker_id in turns:
                     due_ms = body.preferred_ms * (turns.index(body.broker_id) + 1)
+                    # It stood in its turn, although an earlier one was to lead: the earlier one may
+                    # have been unable to. Counted as if that one had won.
                     if body.waited_ms >= due_ms:
                         failed.eligible_leaders.setdefault(place, failed.due[place])
 
     @staticmethod
     def _fenced(state: _Failures, broker: int) -> None:
+        # A survivor fails, too: what the first one left is moved to others for another reason.
         state.failed = {b: one for b, one in state.failed.items() if broker not in one.survivors}
         survivors = state.brokers.live()
         due: dict[TopicPartition, int] = {}
@@ -264,6 +280,8 @@ class LeadershipsSpread(Rule[_Failures]):
             eligible_leaders = [b for b in one.replicas if b in survivors]
             if set(one.isr) == set(one.replicas) and eligible_leaders:
                 due[place] = eligible_leaders[0]
+        # With fewer partitions than survivors nothing can be spread, and if the placement itself
+        # leads to an uneven result, the election is not to blame.
         if len(due) >= len(survivors) >= 2 and not _uneven(due.values(), survivors):
             state.failed[broker] = _Failed(survivors, due)
 
@@ -346,6 +364,8 @@ class PreferredLeadsAgain(Rule[_Preferred]):
     )
     def step(self, state: _Preferred, event: Event, body: Struct) -> Findings:
         match body:
+            # A controller that answers heartbeats is at work, so it could have checked. That is
+            # when its duty is looked at; a time without such an answer proves nothing.
             case HeartbeatAnswered():
                 if body.active and body.error == "NONE" and body.balance_ms and state.owed:
                     self._looked(state, event, body.balance_ms)
@@ -369,6 +389,7 @@ class PreferredLeadsAgain(Rule[_Preferred]):
                     state.led.pop(place, None)
             case ControllerBegan():
                 state.balance_ms = body.balance_ms
+                # Each controller begins its interval anew.
                 state.owed = dict.fromkeys(state.owed, event.at_ns)
             case IsrPrepared():
                 state.checked[body.topic, body.partition] = (event.ref, body.balance_ms)
@@ -387,6 +408,8 @@ class PreferredLeadsAgain(Rule[_Preferred]):
         place = (body.topic, body.partition)
         preferred = body.replicas[0]
         moving = body.adding or body.removing
+        # During a reassignment the list of replicas has both old and new ones, so its first is not
+        # the preferred one yet.
         if body.leader in (preferred, -1) or preferred not in body.isr or moving:
             state.owed.pop(place, None)
         else:
@@ -397,6 +420,8 @@ class PreferredLeadsAgain(Rule[_Preferred]):
             state.led[place] = body
         if before is None or before.leader in (preferred, -1) or body.leader != preferred:
             return NOTHING
+        # A leader that failed had to be replaced. Only where it could have continued did balancing
+        # return the leadership.
         gone_on = before.leader in body.isr and not state.brokers.fenced(before.leader)
         again = body.replicas == before.replicas and preferred in before.isr
         return (Exercised(event.ref, Evidence.PEER),) if gone_on and again else NOTHING

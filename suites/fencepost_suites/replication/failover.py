@@ -80,6 +80,7 @@ class _Search:
 
     def depose(self, body: PartitionCommitted, at_ns: int) -> None:
         """A later leader epoch is stored."""
+        # From here on clients may have asked the next leader, whatever this process knows.
         if self.until_ns is None and body.leader_epoch > self.epoch:
             self.until_ns, self.next_epoch = at_ns, body.leader_epoch
         if self.former is not None:
@@ -135,6 +136,8 @@ class _Searches:
         if one.leader in self.out:
             spans.append((self.out[one.leader], one.to_ns))
         spans += self._cut(one)
+        # The spans overlap: a leader stood still and then ended, or a cut lies within another. So
+        # the gaps between them are summed, and a time that is excused twice counts once.
         served_ns, at_ns = 0, one.from_ns
         for began_ns, ended_ns in (*sorted(spans), (one.to_ns, one.to_ns)):
             until_ns = min(began_ns, one.to_ns)
@@ -206,6 +209,8 @@ class ResendFindsLeader(Rule[_Searches]):
             ref=event.ref,
             reached={},
             open=one.open,
+            # The former leader may not know yet that it is one. Its own word that it stepped down
+            # comes later.
             former=replace(one, former=None),
             suspects=one.suspects,
         )
@@ -235,6 +240,7 @@ class ResendFindsLeader(Rule[_Searches]):
         if state.ref is None:
             return
         for operation, (invoked_ns, client) in state.open.items():
+            # Whatever the leader answered, the client had found it.
             if client in state.reached:
                 continue
             from_ns = max(invoked_ns, state.since_ns)
@@ -265,6 +271,7 @@ class ResendFindsLeader(Rule[_Searches]):
     @staticmethod
     def _found(state: _Search, event: Event, body: ProduceCompleted, invoked_ns: int) -> Findings:
         if body.outcome == "ok":
+            # Invoked before this leader began, and stored in what it has added.
             later = invoked_ns < state.since_ns and body.offset >= state.log_end
             return (Exercised(event.ref, Evidence.CLIENT),) if later else NOTHING
         if event.process in state.reached:

@@ -111,13 +111,17 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
             places = {
                 place
                 for place, one in state.partitions.newest.items()
+                # The last member of an ISR stays in it, or nobody could ever lead again.
                 if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
             }
             if places and broker not in state.owed:
                 state.owed[broker] = _Owed(event.ref, event.at_ns, places)
+            # Its places were taken from it by the records right before: the controller may write
+            # the changes first, and the fencing last.
             if not places and state.left.get(broker) == body.offset - 1:
                 return (Exercised(event.ref, Evidence.PEER),)
             return NOTHING
+        # The broker is unfenced, and was not rid of its places in between.
         owed = state.owed.pop(broker, None)
         if owed is None:
             return NOTHING
@@ -205,6 +209,7 @@ def _note_taken(
 ) -> None:
     """Keeps a record of the log that takes brokers into an ISR or names another leader. It is
     judged once all fencings are known."""
+    # Only offsets of one log say whether the fencing came before.
     if not state.fenced.in_log(event.process, body.offset):
         return
     state.changed.add(body.offset)
@@ -265,6 +270,8 @@ def _unclean(state: _Fencings, one: _Taken) -> Cause | None:
         return None
     if one.body.leader in eligible_leaders(one.before):
         return None
+    # The fencing that led to this election may stand after it, behind the other changes of the same
+    # decision.
     after = one.body.offset + 1
     while after in state.changed:
         after += 1

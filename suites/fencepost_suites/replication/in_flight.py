@@ -88,6 +88,7 @@ class ResendIsStoredOnce(Rule[_Sequences]):
     def _appended(self, state: _Sequences, event: Event, body: LogAppended) -> Findings:
         batch = state.appends.read(event, body)
         state.logs.add(batch)
+        # Only the leader's append counts: a follower stores the same batch, and is no resend.
         if body.as_leader and body.producer_id >= 0:
             place = (body.producer_id, body.base_sequence, _content(batch.digest))
             stored_by = _Stored(event.process, state.leads.get(event.process))
@@ -118,6 +119,7 @@ class ResendIsStoredOnce(Rule[_Sequences]):
         """A batch that is committed twice in one log is stored twice, whatever is truncated
         elsewhere."""
         process, high_watermark = event.process, body.high_watermark
+        # Taken before `commit`, which removes them from the open ones.
         below = [b for b in state.logs.of(process) if b.log_end <= high_watermark]
         _, conflict = state.logs.commit(process, high_watermark)
         if conflict is not None:
@@ -189,6 +191,7 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         process = event.process
         state.last_ns[process] = event.at_ns
         cause = event.cause
+        # A write of a client is known by the request that caused it, and so is its answer.
         if cause is not None and cause.request and body.as_leader:
             state.waiting.setdefault(process, {})[cause] = event
         return NOTHING
@@ -223,6 +226,7 @@ class SteppingDownFailsWrites(Rule[_Queue]):
     def _late(event: Event, body: ProduceAnswered, ref: Cause) -> Findings:
         if body.error != "NONE":
             return (Exercised(event.ref, Evidence.SELF),)
+        # A write that was committed before may be acknowledged after.
         if body.acks != -1 or body.high_watermark >= body.log_end:
             return NOTHING
         broken = violated(
@@ -253,6 +257,7 @@ class SteppingDownFailsWrites(Rule[_Queue]):
                 writes=len(waiting),
                 partition=partition_of(first),
             )
+            # A process that ended soon after it stepped down may have had no time to answer.
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
                 found.append(broken)
             else:

@@ -65,12 +65,15 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
     @on(IsrChangeAsked)
     def _asked(self, state: _Outside, event: Event, body: IsrChangeAsked) -> Findings:
         found: list[Finding] = []
+        # Reaching the high watermark is not enough for a new leader: its own is late, and below the
+        # start of its epoch may be what its predecessor had acknowledged.
         needed = max(body.high_watermark, body.epoch_start)
         for replica, end in zip(body.new_isr, body.ends, strict=True):
             if replica in body.old_isr:
                 continue
             process, fetch = state.fetched.get(replica, ("", None))
             stored = state.ends.get(process)
+            # A follower that has stored nothing since it began says nothing of its log.
             own = needed if stored is None else stored[0]
             if end >= needed and own >= needed:
                 by_peer = stored is not None
@@ -117,6 +120,8 @@ class EpochsGuardIsrChanges(Rule[Partitions]):
                 state.forget(body)
             case PartitionCommitted():
                 return self._changed(state, event, body)
+            # Each change begins the next leader epoch. A gap shows a change between the request and
+            # its grant, which should have fenced the request.
             case IsrChangeAnswered(error="NONE") if body.granted_epoch > body.leader_epoch + 1:
                 broken = violated(
                     event.ref,
@@ -138,6 +143,7 @@ class EpochsGuardIsrChanges(Rule[Partitions]):
         news, before = state.take(body)
         if not news or before is None or body.leader_epoch > before.leader_epoch:
             return NOTHING
+        # A reassignment's record changes neither leader nor ISR, and needs no epoch of its own.
         if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
             return NOTHING
         broken = violated(

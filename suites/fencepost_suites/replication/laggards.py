@@ -120,6 +120,8 @@ class _Blocked:
     def grant(self, at_ns: int) -> None:
         """What the leader asked for is granted. That gives it time once, until it is stored."""
         again, kept = self.asked & self.granted, self.record
+        # No record has stored it yet. A leader that is granted the same drop again and again, and
+        # never gets it stored, was silent for ever when each grant gave it time.
         if kept is None or self.asked & set(kept.isr) or kept.leader_epoch < self.epoch:
             self.granted |= self.asked
         if again:
@@ -153,6 +155,7 @@ class _Leaders:
         self.goes_on()
         lease_ns = (body.lease_end_ms - body.lease_start_ms) * MS
         known = self.touch.get(event.process)
+        # A gap longer than a lease: what was in touch before was interrupted.
         if known is None or event.at_ns - known.to_ns > known.lease_ns:
             self.touch[event.process] = _Touch(event.at_ns, event.at_ns, lease_ns)
         else:
@@ -166,8 +169,12 @@ class _Leaders:
         if not pending:
             return one.since_ns
         touch = self.touch.get(one.leader)
+        # Nobody answers this leader now, so it cannot be held against it that a request has no
+        # answer.
         if touch is None or at_ns - touch.to_ns > touch.lease_ns:
             return at_ns
+        # It was in touch all the time. After the timeout of a request it must have sent it again,
+        # and been answered.
         return max(one.began_ns, touch.from_ns, min(pending)) + ANSWERED_WITHIN_MS * MS
 
     def goes_on(self) -> None:
@@ -225,6 +232,7 @@ class LaggardIsDropped(Rule[_Leaders]):
 
     @on(BrokerStateChanged)
     def _changed(self, state: _Leaders, event: Event, body: BrokerStateChanged) -> Findings:
+        # A leader that serves no client commits nothing, and nobody waits for it.
         if body.new != "ACTIVE":
             state.fenced.add(event.process)
             return NOTHING
@@ -238,6 +246,7 @@ class LaggardIsDropped(Rule[_Leaders]):
     def _appended(self, state: _Leaders, event: Event, body: LogAppended) -> Findings:
         one = state.of(body)
         if event.process == one.leader:
+            # Each further append is a time at which the leader is known to be at work.
             if one.waiting:
                 self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
             else:
@@ -253,6 +262,7 @@ class LaggardIsDropped(Rule[_Leaders]):
         one.waiting, one.at = body.high_watermark < body.log_end, event.ref
         one.epoch = max(one.epoch, body.leader_epoch)
         one.anew(event.at_ns)
+        # The smaller ISR was stored, and commits go on by it: the promise was kept.
         if one.stored is not None and body.leader_epoch >= one.stored:
             one.dropping, one.stored = None, None
             return (Exercised(event.ref, Evidence.PEER),)
@@ -274,6 +284,8 @@ class LaggardIsDropped(Rule[_Leaders]):
                 self._asked(one, event, body)
             case IsrChangeAnswered() if body.error == _NOT_SENT:
                 pass  # the earlier request has no answer yet
+            # The time of the request is taken out of the waiting: since then the leader could ask
+            # for nothing else.
             case IsrChangeAnswered() if one.adding_ns and event.process == one.leader:
                 one.since_ns += event.at_ns - max(one.adding_ns, one.since_ns)
                 one.began_ns, one.adding_ns = one.since_ns, 0
@@ -300,6 +312,7 @@ class LaggardIsDropped(Rule[_Leaders]):
     @staticmethod
     def _led_by(state: _Blocked, leader: str = "", keep_ms: int = KEEP_IN_SYNC_MS) -> _Blocked:
         """The partition with another leader, or none."""
+        # The record and the suspects are the partition's; all else was the former leader's.
         return _Blocked(leader, keep_ms, record=state.record, suspects=state.suspects)
 
     def _recorded(self, state: _Blocked, event: Event, body: PartitionCommitted) -> None:
@@ -309,6 +322,7 @@ class LaggardIsDropped(Rule[_Leaders]):
             alone, state.record = state.alone, body
             if alone and not state.alone:
                 state.anew(event.at_ns)
+            # A record of an earlier epoch that comes late stores nothing of this leader.
             if body.leader_epoch >= state.epoch:
                 state.granted &= set(body.isr)
         if state.dropping is None:
@@ -325,6 +339,7 @@ class LaggardIsDropped(Rule[_Leaders]):
             if event.process == state.leader:
                 state.adding_ns = state.adding_ns or event.at_ns
             return
+        # Only a request that names a laggard counts as the one that this clause wants.
         if body.lag_ns > 0:
             state.dropping, state.stored = (body.leader_epoch, dropped), None
         if event.process == state.leader:
@@ -341,8 +356,11 @@ class LaggardIsDropped(Rule[_Leaders]):
             return
         if one.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
             return
+        # Twice the time: a follower may have fetched just before it fell silent, and the leader
+        # need not look more often than that. The two seconds are for the request and its record.
         if waited_ns <= (2 * one.keep_ms + 2_000) * MS:
             return
+        # Judged once, until the next commit.
         one.waiting = False
         done = "asked to drop no follower"
         if one.unanswered_ns or one.adding_ns:
@@ -377,6 +395,8 @@ class LaggardIsDropped(Rule[_Leaders]):
     def _left_waiting(self, state: _Leaders, end: RunEnd) -> None:
         """Judges the writes that wait at the end."""
         for place, one in state.partitions.items():
+            # A leader that ended in the midst of the run commits nothing more; one that ended with
+            # the run is judged until then.
             out = one.deposed or one.leader in state.gone
             if one.at is not None and not out:
                 until_ns = state.exited.get(one.leader, end.ended_at_ns)

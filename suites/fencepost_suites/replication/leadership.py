@@ -93,9 +93,13 @@ class ShutdownAfterHandover(Rule[_Shutdowns]):
             case BrokerCommitted():
                 news, _ = state.brokers.take(body)
                 asked = state.asked.get(body.broker_id)
+                # The grant fences the broker by this record, and the answer comes only once it is
+                # committed: by then the leaderships may have moved. So what it led is looked at
+                # here.
                 if news and body.fenced and asked and body.broker_id not in state.expired:
                     asked.fenced = event.ref
                     asked.led = tuple(state.partitions.led_by(body.broker_id))
+                # A fencing by an expired lease is none of a grant. The mark is for this one record.
                 if news:
                     state.expired.discard(body.broker_id)
             case LeaseExpired():
@@ -176,6 +180,7 @@ class OnlyLeaderServes(Rule[_Leading]):
     @on(LogAppended)
     def _appended(self, state: _Leading, event: Event, body: LogAppended) -> Findings:
         process = event.process
+        # The common case, decided first: it is a leader that knows of no other.
         if not body.as_leader or (process in state.epochs and process not in state.deposed):
             return NOTHING
         return self._served(state, event, body, "stored a client's write", 0)
@@ -184,6 +189,7 @@ class OnlyLeaderServes(Rule[_Leading]):
     def _fetched(self, state: _Leading, event: Event, body: FetchServed) -> Findings:
         if event.process in state.epochs and event.process not in state.deposed:
             return NOTHING
+        # The fetch may have waited at the leader for that long, and was admitted while it led.
         return self._served(state, event, body, "served a fetch", FETCH_WAIT_NS)
 
     @on(RequestRefused)
@@ -199,6 +205,7 @@ class OnlyLeaderServes(Rule[_Leading]):
     def _changed(self, state: _Leading, event: Event, body: Struct) -> Findings:
         """A process leads or follows, or learns that another is to lead."""
         match body:
+            # In a combined process the controller's replay says nothing of what its broker knows.
             case PartitionCommitted() if body.role != "controller":
                 self._committed(state, event, body)
             case LeadershipStarted():
@@ -225,6 +232,7 @@ class OnlyLeaderServes(Rule[_Leading]):
             state.leaders[body.leader_epoch] = body.leader
         mine = state.ids.get(event.process)
         led = state.epochs.get(event.process, -1)
+        # The broker itself has replayed a record that names another leader.
         if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
             state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
 
@@ -262,6 +270,8 @@ class OnlyLeaderServes(Rule[_Leading]):
     def _probed(self, state: _Leading, event: Event, body: ProbeCompleted) -> Findings:
         process = state.newest.get(body.slot, "")
         deposed = state.deposed.get(process)
+        # The probe must have been sent after the process knew: an answer to an earlier one may have
+        # been under way.
         if deposed is None or body.sent_at_ns <= deposed[0]:
             return NOTHING
         if body.outcome == "answered":
@@ -277,6 +287,7 @@ class OnlyLeaderServes(Rule[_Leading]):
                 partition=partition_of(body),
             )
             return (broken,)
+        # The refusal must be for the right reason: a fenced broker refuses as well.
         at_ns, for_deposed = state.refused.get(event.process, (-1, True))
         if "NOT_LEADER" in body.error and (for_deposed or at_ns < body.sent_at_ns):
             return (Exercised(event.ref, Evidence.CLIENT),)
@@ -330,6 +341,9 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
 
     @staticmethod
     def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Findings:
+        # Which topic of this name the process means: the one whose record it has replayed, or, of a
+        # process that records no topics, the one after the newest deletion. Below 0, so that it is
+        # no offset.
         made = state.made.get(event.process, -2 - state.deleted_at)
         if event.process not in state.made and not state.present and body.log_end > 0:
             return NOTHING  # it has not read of the deletion yet
@@ -348,6 +362,8 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
             )
             return (broken,)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
+        # Of another process that is late news: a record that it replays behind the others. Of the
+        # leader of the highest epoch itself it is a step back.
         if body.leader_epoch < top:
             back = leader == event.process
             broken = violated(

@@ -92,6 +92,7 @@ class _Acknowledged:
         for batch in self.logs.of(event.process):
             if base <= batch.base_offset < end:
                 self.contents[batch.base_offset] = batch.digest, event.ref
+        # Below the leader's high watermark a batch is no longer among the open ones.
         committed = self.logs.committed.get(base)
         if committed is not None:
             self.contents[base] = committed[0], event.ref
@@ -154,14 +155,18 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
 
     @on(IsrChangeAsked)
     def _asked(self, state: _Committed, event: Event, body: IsrChangeAsked) -> Findings:
+        # Only from the process that leads in that epoch: a request of any process excused a leader
+        # that joined the ISR by its own election, its own request included.
         if state.terms.get(body.leader_epoch) == event.process:
             state.asked[body.leader_epoch] = body.new_isr
+            # Some logs name only what shrinks. One that has named an addition names them all.
             if not set(body.new_isr) <= set(body.old_isr):
                 state.telling.add(event.process)
         return NOTHING
 
     @on(ReadCompleted)
     def _read(self, state: _Committed, event: Event, body: ReadCompleted) -> Findings:
+        # An incomplete reading proves nothing about the end of the log.
         if body.outcome != "ok" or not state.moved:
             return NOTHING
         if body.end >= state.high_watermark:
@@ -198,6 +203,8 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
+        # Three proofs: the log is too short; it has another message at a committed offset; or,
+        # below, an election from outside the ISR.
         if body.log_end < state.high_watermark:
             because = (Cause(state.process, state.seq),)
             broken = violated(
@@ -240,8 +247,10 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         if known is not None and body.offset <= known.offset:
             return NOTHING
         state.record = body
+        # Records between the two were not seen: the ISR may have changed in them.
         if known is None or body.skipped:
             return NOTHING
+        # A first epoch after a later one is a topic that was made again.
         if body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
         eligible = eligible_leaders(known)
@@ -251,6 +260,8 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         # others, only some logs have that.
         silent = not body.role and state.terms.get(known.leader_epoch) not in state.telling
         asked = body.leader in state.asked.get(known.leader_epoch, ())
+        # Kafka's controller may take in a member, as its leader asked, by the record that elects
+        # it.
         if (asked or silent) and leader_joins(known, body):
             return NOTHING
         broken = violated(
@@ -310,6 +321,7 @@ class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
             return NOTHING  # an old record, replayed late: there is a newer leader
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
+        # What a client was told is the better evidence, so it is named if it is enough.
         top, because, evidence = state.answered, state.by, Evidence.PEER
         if body.log_end <= state.acked:
             top, because, evidence = state.acked + 1, state.acked_by, Evidence.CLIENT

@@ -131,9 +131,12 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
     @on(LogTruncated)
     def _truncated(self, state: _Following, event: Event, body: LogTruncated) -> Findings:
         lost = state.logs.truncate(event.process, body.to_offset)
+        # A torn end of the log is dropped before the replica follows anybody. What is lost by that
+        # was not synced.
         if body.reason == "recovery":
             return NOTHING
         committed = [batch for batch in lost if state.logs.is_committed(batch)]
+        # By its own high watermark, or by what any replica has committed.
         if committed or body.to_offset < body.high_watermark:
             first = committed[-1].base_offset if committed else body.to_offset
             because = state.terms.of(body.leader_epoch)
@@ -162,6 +165,8 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
         decided = [offset for offset in state.dropped if offset < body.high_watermark]
         for offset in sorted(decided):
             process, epoch, batch = state.dropped.pop(offset)
+            # The very batch, of its own epoch: a resend that the new leader has stored has equal
+            # bytes, and is another one.
             if epoch == body.leader_epoch and state.logs.is_committed(batch):
                 broken = violated(
                     event.ref,

@@ -81,6 +81,7 @@ class ReadsStayBelowWatermark(Rule[_Readable]):
                 high_watermark=body.high_watermark,
             )
             return (broken,)
+        # The leader had more, and kept it back: this is where the promise was at work.
         if body.to_offset == body.high_watermark < max(state.log_end, body.log_end):
             state.withheld = True
             return (Exercised(event.ref, Evidence.SELF),)
@@ -154,6 +155,8 @@ class FollowersLearnWatermark(Rule[_Marks]):
             return NOTHING
         if one.own < one.due:
             return self._late(event, body, one)
+        # The follower has caught up with what was due. The next mark is what the leader has
+        # reported by now, up to the follower's end before this batch: each answer has had it.
         one.due, one.due_since_ns = min(state.leaders, body.expected_base), event.at_ns
         return NOTHING
 
@@ -243,6 +246,8 @@ class StoredIsrCounts(Rule[_Counted]):
 
     @on(PartitionCommitted)
     def _committed(self, state: _Counted, event: Event, body: PartitionCommitted) -> Findings:
+        # Of the same leader epoch only: a record of a later one may be replayed before this
+        # leader's commit is reported.
         known = state.stored.get(body.leader_epoch)
         if body.offset > (-1 if known is None else known[0]):
             state.stored[body.leader_epoch] = (body.offset, body.isr)
@@ -268,6 +273,7 @@ class StoredIsrCounts(Rule[_Counted]):
         counted, known = body.counted, state.stored.get(body.leader_epoch)
         evidence = Evidence.SELF if known is None else Evidence.PEER
         isr = body.isr if known is None else known[1]
+        # More may be counted than are stored, and none less.
         if isr != counted and (missing := {*isr} - {*counted}):
             broken = violated(
                 event.ref,

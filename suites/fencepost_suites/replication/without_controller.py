@@ -87,6 +87,8 @@ class FirstOfIsrLeads(Rule[_Elected]):
                 return self._stood(state, event, body)
             case LeadershipStarted():
                 state.began[event.process, body.partition] = body
+            # The design leaves the high watermark of a new leader open. Here its log end at the
+            # election must be committed before it serves.
             case FetchServed() | ProduceAnswered() if body.high_watermark >= 0:
                 began = state.began.get((event.process, body.partition))
                 if (
@@ -110,6 +112,7 @@ class FirstOfIsrLeads(Rule[_Elected]):
 
     @staticmethod
     def _stood(state: _Elected, event: Event, body: ReplicaStood) -> Findings:
+        # An empty ISR was never stored: any replica may stand.
         if body.isr and body.broker_id not in body.isr:
             broken = violated(
                 event.ref,
@@ -275,6 +278,8 @@ class TimesAreObeyed(Rule[_Times]):
             )
             return (broken,)
         began_ns = event.at_ns - body.waited_ms * MS
+        # A leader without a session can store no ISR, however long it waits. Without this, one that
+        # was cut off from ZooKeeper was accused.
         same = state.changed.get(event.process, -1) < began_ns
         if same and body.waited_ms > body.most_ms + 2_000:
             broken = violated(
@@ -494,6 +499,7 @@ class NewTopicsAreNoticed(Rule[_Topics]):
     def _gone(state: _Topics, process: str, at_ns: int) -> None:
         state.active.pop(process, None)
         for since_ns, _, left in state.owed.values():
+            # What was late by then stays so.
             if at_ns - since_ns <= DONE_WITHIN_NS:
                 left.discard(process)
 
