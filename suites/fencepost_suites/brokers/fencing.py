@@ -99,6 +99,8 @@ class Serving:
         """Whether a probe was refused by this process's fence."""
         return (
             body.outcome in ("refused", "closed")
+            # The process's own word for the reason, and after the probe was sent: a connection may
+            # be closed for other reasons.
             and self.refused.get(event.process, -1) >= body.sent_at_ns
         )
 

@@ -88,6 +88,8 @@ class LostWrite(Rule[Unread]):
     def acknowledged(state: Unread, event: Event, body: ProduceCompleted) -> None:
         """A write was acknowledged that a complete reading must return."""
         offset, operation = body.offset, body.operation
+        # A reading may return a write before its acknowledgement is recorded: two processes write
+        # the two events.
         shown = state.early.values() if offset < 0 else (state.early.get(offset),)
         if operation in shown:
             state.confirmed = True
@@ -100,6 +102,8 @@ class LostWrite(Rule[Unread]):
     @on(Polled)
     def polled(self, state: Unread, event: Event, body: Polled) -> Findings:
         """A consumer got messages; those of the final reading show what is there."""
+        # A consumer shows only how far the log once went. What is in it at the end, the final
+        # reading says.
         if not body.final:
             if body.offsets:
                 state.top = max(state.top, body.offsets[-1])
@@ -108,6 +112,8 @@ class LostWrite(Rule[Unread]):
         for offset, operation in zip(body.offsets, body.operations, strict=True):
             if state.unplaced.pop(operation, None) is not None:
                 state.confirmed = True
+            # Two writes may have been acknowledged at one offset, by two leaders. At most one of
+            # them is there, and the other one is lost.
             known = state.waiting.pop(offset, ())
             if not known:
                 state.early[offset] = operation
@@ -128,6 +134,8 @@ class LostWrite(Rule[Unread]):
         gone = [
             offset
             for offset, writes in sorted(state.waiting.items())
+            # Below the end of the reading, it had to be returned. Beyond it, only if a consumer had
+            # reached it and it was acknowledged before the reading asked for the end.
             if offset < body.end or (offset <= state.top and writes[0][1].at_ns < body.asked_ns)
         ]
         owed = sorted(o for o, (_, at) in state.unplaced.items() if at.at_ns < body.asked_ns)
@@ -143,6 +151,8 @@ class LostWrite(Rule[Unread]):
 
     def end(self, state: Unread, end: RunEnd) -> Findings:
         unread = len(state.waiting) + len(state.unplaced)
+        # The cluster did not answer, so nothing is known of these writes. Without any reading,
+        # nothing is said of them at all.
         if unread and state.error:
             message = f"{unread} acknowledged writes of {state.of} could not be read back"
             return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)
@@ -248,6 +258,7 @@ class Unseen(Rule[_Unseen]):
                     client=process_scope(at.process),
                 )
                 found.append(broken)
+        # Acknowledged after the last reading had asked: no reading could have returned them.
         late = len(state.waiting) - len(found)
         if late:
             message = f"nothing of {state.of} was read after {late} writes had been acknowledged"
@@ -284,6 +295,8 @@ class InconsistentOffsets(Rule[_Contents]):
     @on(ProduceCompleted)
     def _produced(self, state: _Contents, event: Event, body: ProduceCompleted) -> Findings:
         offset = body.offset
+        # With fewer acks, a leader that is deposed may name an offset that the next one gives to
+        # another message.
         if offset < 0 or body.acks != -1:
             return NOTHING
         operation = body.operation
@@ -321,6 +334,7 @@ class InconsistentOffsets(Rule[_Contents]):
             for offset, (at_ns, poll) in state.got.items()
             if offset >= body.end and at_ns >= body.asked_ns
         }
+        # Below the start of the log, retention has deleted.
         gone = [o for o in sorted(state.got) if o not in later and o >= body.start]
         found = (_gone(event, body, gone, state),) if gone else NOTHING
         state.got, state.error = later, ""
@@ -338,6 +352,7 @@ def _two(
 ) -> Findings:
     """A violation for a second message at this offset, unless this offset or the one right before
     it was reported already."""
+    # Logs that diverge do so for many offsets: one violation for the run of them.
     known = offset in state.clashed or offset - 1 in state.clashed
     state.clashed.add(offset)
     if known:

@@ -64,6 +64,7 @@ class CircularFlow(Rule[_Flow]):
         operation, offset = body.operation, body.offset
         if operation not in state.before:
             return NOTHING
+        # A failed write has no place. One whose outcome is unknown may still be read.
         if body.outcome == "failed":
             del state.before[operation]
         elif body.outcome == "ok" and body.acks == -1 and offset >= 0:
@@ -111,6 +112,7 @@ class CircularFlow(Rule[_Flow]):
             before = state.before.pop(operation, None)
             if before is None or offset > before.offset:
                 continue
+            # A log that was set back would show the same for each message in flight.
             state.before.clear()
             state.top = None
             broken = violated(

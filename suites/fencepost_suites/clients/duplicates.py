@@ -129,6 +129,8 @@ class Duplicate(Renews[_Places]):
     def _completed(self, state: _Places, event: Event, body: ProduceCompleted) -> Findings:
         state.completed(event, body)
         offset, operation = body.offset, body.operation
+        # The acknowledgement names an offset, too: a message may be acknowledged at one, and be
+        # read at another.
         if offset >= 0 and state.elsewhere(offset, operation):
             self._suspect(state, event, body, offset, operation)
         return NOTHING
@@ -149,6 +151,8 @@ class Duplicate(Renews[_Places]):
                 moved += 1
                 resent += operation in state.in_two_epochs
                 self._suspect(state, event, body, offset, operation)
+        # Of the messages that count, fewer were new than there are: one at least was seen before,
+        # at the same offset.
         again = len(state.at) - known < counted - moved
         return (Exercised(event.ref, CLIENT),) if again and moved == resent else NOTHING
 

@@ -51,6 +51,8 @@ class LostByOneLeader(Rule[_Led]):
     @on(PartitionCommitted)
     def _committed(self, state: _Led, event: Event, body: PartitionCommitted) -> Findings:
         began = bool(state.leaders) or body.leader != NONE
+        # Records between the two were not seen: there may have been another leader, or none, in
+        # them. Before the first leader, a partition has had none to lose.
         if body.skipped or began:
             state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
         return NOTHING

@@ -73,6 +73,7 @@ class _Order:
         later (KIP-360)."""
         mine = event.process
         self.numbers = {op: sent for op, sent in self.numbers.items() if sent[0] != mine}
+        # The change of the epoch is recorded after what it explains, so suspects wait for the end.
         self.suspects = [
             one for one in self.suspects if one.process != mine or one.at_ns < body.since_ns
         ]
@@ -94,6 +95,7 @@ class NonmonotonicSend(Rule[_Order]):
     @on(ProduceInvoked)
     def _invoked(self, state: _Order, event: Event, body: ProduceInvoked) -> Findings:
         last, operation = state.last, body.operation
+        # Strictly before: of two events at one time, neither is known to be first.
         if last is not None and last.at_ns < event.at_ns and body.acks == -1:
             state.before[operation] = last
         if body.idempotent:
@@ -127,6 +129,8 @@ class NonmonotonicSend(Rule[_Order]):
     ) -> Findings:
         if body.offset > before.offset:
             return (Exercised(event.ref, Evidence.CLIENT),)
+        # The log was set back. Compared with the old highest offset, each later write would be a
+        # violation of its own.
         state.last = _Acknowledged(body.offset, body.operation, event)
         state.before.clear()
         state.newest.clear()

@@ -108,6 +108,8 @@ class NonmonotonicPoll(Rule[_Positions]):
 
     @on(ConsumerPositioned)
     def _positioned(self, state: _Positions, event: Event, body: ConsumerPositioned) -> Findings:
+        # The consumer was sent nowhere by a test. It begins anew since a broker has no message at
+        # its offset, so what it gets next is compared with what it had.
         if body.out_of_range:
             state.refuse(event.process, body.refused_by)
         else:
@@ -124,6 +126,7 @@ class NonmonotonicPoll(Rule[_Positions]):
         refused = state.refused.pop(event.process, _Refusal(""))
         before, because = known.last, known.ref
         state.of[event.process] = _Position(offsets[-1], event.ref)
+        # Within the poll, and from the poll before to this one.
         back = next(((a, b) for a, b in pairwise((before, *offsets)) if b <= a), None)
         if back is not None:
             got, then = back
@@ -181,6 +184,8 @@ class PollSkip(Rule[_Skips]):
     @on(ReadCompleted)
     def _read(self, state: _Skips, event: Event, body: ReadCompleted) -> Findings:
         if body.outcome == "ok":
+            # A complete reading has returned all that there is. An offset at which it found nothing
+            # has no message, such as that of a control batch.
             state.gaps.clear()
         return NOTHING
 
@@ -189,9 +194,12 @@ class PollSkip(Rule[_Skips]):
         offsets = body.offsets
         if not offsets:
             return NOTHING
+        # Gaps of any consumer: an offset may be skipped by one, and be read by another.
         found = _met(state, body) if state.gaps else []
         due = state.next.get(event.process)
         refused = state.refused.pop(event.process, offsets[0])
+        # It goes on beyond the offset that was refused: what is between was skipped, whatever
+        # position it says it took.
         if refused < offsets[0]:
             due = refused
         state.next[event.process] = offsets[-1] + 1

@@ -123,6 +123,8 @@ class BounceDetected(Rule[Owed]):
         match body:
             case BrokerRegistered():
                 epoch, as_bounced = state.found.get(body.broker_id, (None, False))
+                # The controller's declaration, or its log of a broker change, may come before the
+                # broker's own event of its registration.
                 if body.broker_id in state.compared:
                     epoch, as_bounced = body.broker_epoch, state.compared[body.broker_id]
                 if epoch == body.broker_epoch:
@@ -154,6 +156,7 @@ class BounceDetected(Rule[Owed]):
     def _compared(state: Owed, event: Event, body: BrokerChangeHandled) -> Findings:
         for broker in body.deleted:
             state.compared.pop(broker, None)
+        # Compared, and found to be the same: the bounce was overlooked, which the message will say.
         for broker in {*body.live} - {*body.added, *body.bounced}:
             if broker in state.due:
                 state.due[broker].overlooked = True
@@ -219,6 +222,7 @@ class BouncedIsInitialised(Rule[_Initialising]):
                     process=event.process,
                     epoch=body.broker_epoch,
                     at=event.ref,
+                    # Nothing is due before the controller has declared the process live.
                     since_ns=1 << 62,
                     bounced=known is not None,
                     registered_ns=event.at_ns,
@@ -330,6 +334,8 @@ class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
             return NOTHING
         hosted, at = due
         named = answer.partitions if request.sent is None else request.sent.partitions
+        # What it hosted when it was declared live and still hosts: a partition that was given or
+        # taken in between may be missing, or come later.
         missing = sorted((hosted & state.hosted(answer.broker_id)) - set(named))
         if missing:
             broken = violated(

@@ -123,6 +123,8 @@ class RefusedRoles:
         place, role = (event.process, partition), _Role(partition, event.at_ns, event.ref)
         refusal, broker = self.refused.get(place, (None, -1))
         if place not in self.obeyed:
+            # A LeaderAndIsr that is under way may have given the role, and its answer come later.
+            # Where a controller does not count its attempts, that can never be ruled out.
             may_come = not self.exact or any(
                 one.broker_id == broker and partition in one.partitions
                 for one in self.waiting.values()
@@ -131,6 +133,8 @@ class RefusedRoles:
                 return [self._taken(event.process, role, refusal)]
             self.open.setdefault(place, role)
         cause = event.cause
+        # Roles that one request gives: if it is refused after all, each of them was taken by a
+        # refused request.
         if cause is not None and cause.request:
             newest, roles = self.newest.get(event.process, (None, []))
             self.newest[event.process] = (cause, [*(roles if newest == cause else ()), role])
@@ -271,6 +275,8 @@ class Effects:
         body = event.body
         self._excuse(event)
         gone = ended(event)
+        # A suspended session may go on: the process is still the broker of its epoch, and owes
+        # nothing meanwhile.
         if gone and not (isinstance(body, SessionChanged) and body.state == "suspended"):
             self.holders = {of: holder for of, holder in self.holders.items() if holder != gone}
         if gone or isinstance(body, ControllerBegan | ControllerEnded):
@@ -279,6 +285,8 @@ class Effects:
             case BrokerRegistered():
                 self._leave(event.process, event.at_ns)
                 self.holders[body.broker_id, body.broker_epoch] = event.process
+            # The controller closes its queue to a broker that is not live, so no answer is due any
+            # more.
             case BrokerDeclared() if body.new not in ("Active", "Stopping"):
                 for queue in [q for q in self.queues if q[:2] == (event.process, body.broker_id)]:
                     self._close_queue(queue, event.at_ns)
@@ -320,9 +328,13 @@ class Effects:
         for name in body.partitions if body.api == "LeaderAndIsr" else ():
             topic, _, index = name.rpartition("-")
             one = self.partitions.newest.get((topic, int(index)))
+            # The role in ZooKeeper, and not the one in the request: the request may be wrong, which
+            # other clauses judge.
             if one is not None and one.leader >= 0 and body.broker_id in one.replicas:
                 given[name] = _Duty(one.leader == body.broker_id, one.leader_epoch)
         self.named[event.process, body.correlation] = (queue, given)
+        # The first request without an answer stands for its queue: the next one is sent only after
+        # it.
         if queue not in self.queues:
             self.queues[queue] = _Due(event.process, process, event.at_ns, event.ref, body.api)
 
@@ -365,6 +377,7 @@ class Effects:
             topic, _, index = place[1].rpartition("-")
             known = self.partitions.newest.get((topic, int(index)))
             marked = isinstance(body, TopicMarked) and body.topic == topic
+            # A later leader epoch gives another role, so this one need not be begun.
             if marked or known is None or known.leader_epoch != duty.epoch:
                 self._close_role(place, event.at_ns)
 
@@ -381,6 +394,7 @@ class Effects:
             return
         since_ns = max(one.began_ns, one.since_ns)
         due_ns = since_ns + EFFECT_WITHIN_NS
+        # A fault that still names either end excuses it, however long it has lasted.
         lasting = self.faults.on(one.process, one.controller)
         if at_ns <= due_ns or lasting:
             message = one.missed(at_ns - one.began_ns).message

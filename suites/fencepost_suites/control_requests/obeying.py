@@ -95,6 +95,8 @@ class FormerGenerationRefused(Rule[_Refusals]):
                 process=process_scope(event.process),
                 **request.facts,
             )
+        # The broker may find a request stale by its newest epoch, although it obeys by the one at
+        # which it began the work. In between both answers are right.
         elif not request.stale and request.answer.error == STALE_EPOCH:
             if request.asked == NO_EPOCH:
                 return NOTHING  # BE-10 judges it
@@ -287,6 +289,8 @@ class RequestsCarryEpoch(Rule[_Written]):
             process=process_scope(event.process),
             **request.facts,
         )
+        # The broker records its registration after ZooKeeper has stored it, so a request for it may
+        # come first. Judged at the end.
         state.unregistered.setdefault(place, []).append(broken)
         return NOTHING
 
@@ -382,7 +386,9 @@ class CurrentRequestsProcessed(Rule[_Effects]):
                 **request.facts,
             )
             return (broken,)
+        # What the sender says that it named, if that is known.
         named = set(answer.partitions if request.sent is None else request.sent.partitions)
+        # A replica that the process never had need not be stopped.
         missed = sorted((named & hosted) - done) if answer.api == "StopReplica" else []
         if answer.api == "LeaderAndIsr":
             hosted |= named

@@ -111,9 +111,12 @@ class Owed:
             excuse = self._excuse(one, now_ns, needs_broker)
             if excuse:
                 one.excused_ns, one.excuse = now_ns, excuse
+            # Each controller has the whole time for what it finds.
             began_ns = max(one.since_ns, self.began_ns)
             if now_ns - began_ns <= BOUND_NS:
                 continue
+            # A fault that acted until then begins the time anew. What is excused by that is printed
+            # once.
             from_ns = max(began_ns, one.excused_ns)
             since_ns = from_ns if now_ns - from_ns > BOUND_NS else began_ns
             broken = self._overdue(template, broker, one, now_ns - since_ns)
@@ -166,6 +169,7 @@ class Owed:
         if not self.by_log:
             return ""
         for fault in self.faults.now.values():
+            # Which server the controller is connected to is not known.
             if fault.slots and all(map(_is_zookeeper, fault.slots)):
                 return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
         both = one.process, self.controller

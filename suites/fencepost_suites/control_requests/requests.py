@@ -204,6 +204,8 @@ class Requests:
             found = self.sent.get((cause.process, cause.seq))
         elif body.correlation >= 0:
             found = self.numbered.get(_identity(body))
+        # It decided when it began the work. In between it may have registered anew, or have obeyed
+        # another controller.
         began_ns = event.at_ns - body.handled_ns
         seen = _at(process.obeyed, began_ns)
         # A process works on no request before it has registered.
@@ -230,6 +232,7 @@ class Requests:
             newest = process.obeyed[-1] if process.obeyed else NEVER
             if request.controller_epoch > newest.epoch:
                 process.obeyed.append(_Since(request.controller_epoch, event.at_ns, event.ref))
+        # A process that has lost its id may answer as it likes: it is no broker any more.
         return None if process.taken_over else request
 
 

@@ -107,10 +107,14 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
     @staticmethod
     def _answered(state: _Shutdowns, event: Event, body: ControlledShutdownAnswered) -> Findings:
         found = state.found.get((event.process, body.broker_id), "")
+        # By the controller's own declarations; of Apache Kafka's controller, by the registration of
+        # the process that its broker change has found.
         cached = state.declared.get((event.process, body.broker_id)) or state.epochs.get(found)
         if cached is None:
             return NOTHING
         if body.request_epoch == NO_EPOCH:
+            # Without an epoch the request could be of either process. It is of the former one only
+            # if the present one never asked to stop.
             if not found or found in state.stopping or body.error != "NONE":
                 return NOTHING
             broken = violated(

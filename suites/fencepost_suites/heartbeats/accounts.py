@@ -126,6 +126,8 @@ class Superseded:
         own, newest = self.registered.newest_of.get(process), self.registered.newest.get(broker)
         if own is None or newest is None or own.epoch >= newest.epoch or newest.process == process:
             return None
+        # The controller may have been without ZooKeeper for the session timeout before it could
+        # read.
         session_ns = max((term.session_ns for term in self.terms.now.values()), default=0)
         bound_ns = session_ns + FOUND_WITHIN_NS
         if own.version < HEARTBEAT_INFO or asked_ns <= newest.at_ns + bound_ns:

@@ -83,6 +83,7 @@ class Deposed:
         elected: Facts = {"elected": process_scope(event.process), "epoch": body.epoch}
         loss = _Loss(f"{event.process} was elected", event.at_ns, event.ref, elected)
         for process, epoch in self.epochs.items():
+            # A controller that begins ends all earlier terms, whatever their processes know.
             if epoch < body.epoch:
                 self.lost.setdefault(process, loss)
 
@@ -133,6 +134,7 @@ class Controllers:
     ) -> Findings:
         """Judges a process that decided as the controller. It must have a current `term`, and say
         that it is active. `facts` are about what it `did`."""
+        # Its own events agree. Those of others may still say that its term is over.
         if term is not None and active:
             self.acted(event, did, facts)
             return NOTHING

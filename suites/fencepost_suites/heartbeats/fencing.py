@@ -79,6 +79,8 @@ class Contact:
             case MetadataHeartbeatSent():
                 self.sent_ns, self.sent = event.at_ns, event.ref
             case MetadataHeartbeatReceived(error="NONE") if self.counts(body):
+                # From the sending: the controller's clock for this broker starts later, and ends
+                # before.
                 self.contact_ns, self.contact = self.sent_ns, self.sent
                 self.timeout_ns = body.timeout_ms * MS
                 self.judged = False
@@ -109,6 +111,7 @@ class _Contacts:
         if isinstance(event.body, MetadataHeartbeatReceived):
             self.named[event.process] = event.body.timeout_ms * MS
             others = [ns for process, ns in self.named.items() if process != event.process]
+            # A broker that names a longer timeout than all others would give itself more time.
             one.timeout_ns = min(one.timeout_ns, max(others, default=one.timeout_ns))
 
 
@@ -145,6 +148,7 @@ class SilenceFences(Rule[_Contacts]):
             return
         if at_ns <= state.due_ns + state.timeout_ns // 10 + 100 * MS:
             return
+        # Once for each contact; the next accepted heartbeat begins anew.
         state.judged = True
         state.suspects.append(
             Deadline(
@@ -226,6 +230,8 @@ class ControllerIsFirst(Rule[_Fences]):
             state.suspects = [
                 one
                 for one in state.suspects
+                # The controller may have been without ZooKeeper from `reached_ns` on, and could
+                # store no declaration.
                 if one.late.actors[0] != ending.process or one.late.to_ns <= ending.reached_ns
             ]
         state.terms.take(event)
@@ -253,6 +259,8 @@ class ControllerIsFirst(Rule[_Fences]):
         if body.error != "NONE":
             return
         state.accepted[event.process, body.client] = event.at_ns
+        # A heartbeat that was under way when the broker fenced itself: the broker was not cut off
+        # from this controller, so the order of the two is not promised.
         number = -1 if event.cause is None else event.cause.seq
         state.suspects = [
             one
@@ -272,6 +280,8 @@ class ControllerIsFirst(Rule[_Fences]):
         known = term.brokers.get(body.broker_id)
         last_ns = state.accepted.get((process, event.process), 0)
         heard_later = last_ns > state.received_ns.get(event.process, 0)
+        # The controller must have been the one of the last contact, and must not have heard the
+        # broker later: then its clock started no later than the broker's own.
         if term.began_ns > contact.contact_ns or last_ns == 0 or heard_later or known is None:
             return NOTHING
         if known.incarnation != contact.incarnation:

@@ -226,6 +226,8 @@ class _Stored:
         The answering process may have stood still between its write and its answer."""
         newest = self.partitions.newest.get((one.topic, one.partition))
         place = (one.topic, one.partition, one.epoch, frozenset(one.isr))
+        # The state was stored, and overtaken since: what is stored now says nothing against the
+        # answer.
         over = newest is not None and newest.leader_epoch > one.epoch
         return over and bool(self.seen.get(place, set()) - {process})
 
@@ -357,6 +359,7 @@ class UnfitIsrRefused(Rule[_Stored]):
         if not set(one.isr) <= set(stored.replicas):
             why = f"has a broker that is not one of the replicas {list(stored.replicas)}"
             return why, {"replicas": tuple(map(broker_of, stored.replicas))}
+        # By the time of the answer the ISR is stored: what it added shows beside the one before.
         before = stored.isr
         if set(stored.isr) == set(one.isr):
             before = state.before.get((one.topic, one.partition), stored.isr)
@@ -390,6 +393,8 @@ class _Applied:
         """Judges what a controller reads whose term began after an answer."""
         one = self.answered.get((body.topic, body.partition))
         term = self.stored.terms.now.get(event.process)
+        # Only a controller that began later reads for the first time what the answering one had
+        # stored.
         if one is None or term is None or term.began_ns < one.at_ns:
             return NOTHING
         if body.offset >= one.state.offset:

@@ -206,6 +206,7 @@ class FieldsAsWritten(Rule[_Written]):
         cause = event.cause
         if cause is None or not cause.request:
             return NOTHING
+        # A set of answers: a request that outlives its connection may be answered twice.
         answer = (body.error, STATES[body.state])
         state.answered.setdefault((cause.process, cause.seq), set()).add(answer)
         sent, at = state.sent.get(cause.process, (None, event.ref))

@@ -101,6 +101,8 @@ class InactiveIsLeftOut(Rule[_Out]):
     def _sent(state: _Out, event: Event, body: ControlRequestSent) -> None:
         place = (event.process, body.broker_id, body.broker_epoch)
         idle_ns = state.idle_ns.get(place, -IDLE_NS)
+        # A request that waited in its queue may have been made before the declaration. Of one that
+        # left an empty queue it is known that it was made just now.
         fresh = idle_ns is not None and event.at_ns >= idle_ns + IDLE_NS
         if fresh and body.api == UPDATE_METADATA and event.process == state.controller:
             state.sent[event.process, body.correlation] = frozenset(state.refs)
@@ -142,6 +144,7 @@ class InactiveIsLeftOut(Rule[_Out]):
         """Judges which broker was elected leader."""
         news, before = state.partitions.take(body)
         known = state.refs.get(body.leader)
+        # A record that changes the ISR only repeats the leader.
         elected = before is None or (before.leader, before.leader_epoch) != (
             body.leader,
             body.leader_epoch,
@@ -241,6 +244,7 @@ class UpdateIsRetried(Rule[_Queues]):
         state.places[event.process, body.correlation] = place
         self._overdue(state, place, event.at_ns)
         before = state.by_process.get(place)
+        # The same request again: all of its attempts count as one.
         if body.attempt > 1 and before is not None and before.content == _content(body):
             before.correlations.add(body.correlation)
             before.attempts, before.sent_ns = body.attempt, event.at_ns

@@ -141,6 +141,8 @@ class OnlyWithZnode(Rule[_Znodes]):
                 state.end_session(event, body)
             case MetadataHeartbeatSent():
                 return (*found, *self._sent(state, event, body))
+        # Found anew at each event, since both sides change: a controller declares, and a session
+        # ends.
         now = state.without_znode()
         for held in [held for held in state.held if held not in now]:
             excused = self._overdue(state, held, event.at_ns)
@@ -231,6 +233,8 @@ class NewestCounts(Rule[_Newest]):
     def step(self, state: _Newest, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerRegistered):
             known = state.registered.get(body.broker_id)
+            # By the czxid, and not by the time of the event: two processes record theirs in either
+            # order.
             if known is None or body.broker_epoch > known[0]:
                 if known is not None and known[2] != event.process:
                     state.former.add(body.broker_id)
@@ -250,6 +254,7 @@ class NewestCounts(Rule[_Newest]):
             taken = body.follower in state.former
             state.former.discard(body.follower)
             return (Exercised(event.ref, Evidence.PEER),) if taken else NOTHING
+        # A leader has to read the change in ZooKeeper first.
         if event.at_ns > since_ns + KNOWN_WITHIN_NS:
             state.suspects.append(
                 Deadline(

@@ -120,6 +120,7 @@ class _Reactions:
         """The controller has answered a process that records no answer."""
         excuse = self.faults.on(name, event.process)
         known = one.unrecorded
+        # The answers are counted anew once no fault can have lost them.
         if known is None or (known.excuse and not excuse):
             one.unrecorded = _Unrecorded(event.at_ns, event.ref, excuse)
             return NOTHING
@@ -176,6 +177,8 @@ class AcceptedUnfences(Rule[_Reactions]):
                     found = (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatReceived():
                 one.unrecorded = None
+                # Later, the timeout may be over before the broker can react, and it rightly stays
+                # fenced.
                 in_time = event.at_ns < one.contact.sent_ns + body.timeout_ms * MS * 9 // 10
                 if body.error == "NONE" and fenced and in_time and one.contact.counts(body):
                     one.hold(event)

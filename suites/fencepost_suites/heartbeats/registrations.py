@@ -124,6 +124,8 @@ class IncarnationIsRegistration(Rule[_Registrations]):
         if body.incarnation_id == newest:
             return (Exercised(event.ref, Evidence.PEER),)
         request = event.cause
+        # The registration that the process had when it sent this very heartbeat, if it has recorded
+        # that.
         then = state.sent.get((request.process, request.seq)) if request is not None else None
         under_way = event.at_ns <= since_ns + UNDER_WAY_NS if then is None else then != newest
         if body.incarnation_id in own and under_way:
@@ -289,6 +291,7 @@ class NewIncarnationIsBounce(Rule[_Adoptions]):
         if adopted is None:
             state.known.declare(event, body)
             return NOTHING
+        # A declaration for another reason handles no bounce, so the adopted id is still owed.
         if body.reason not in ("bounced", "gone", "registered"):
             return NOTHING
         self._overdue(state, key, state.terms.now[event.process], event.at_ns)

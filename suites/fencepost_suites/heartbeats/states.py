@@ -69,6 +69,8 @@ class ActiveByHeartbeat(Rule[_Heartbeats]):
             state.sent.add((body.broker_id, body.incarnation_id))
         if not isinstance(body, BrokerDeclared) or term is None or body.version < HEARTBEAT_INFO:
             return NOTHING
+        # A successor finds brokers that its predecessor had active, and may go on from there: a
+        # failover alone makes nobody inactive.
         found_by_successor = body.reason == "controller_elected" and not term.first
         if body.new in LIVE and not found_by_successor:
             if (body.broker_id, body.incarnation_id) in state.sent:
@@ -151,6 +153,7 @@ class SilentBecomesInactive(Rule[_Silences]):
         MetadataHeartbeatReceived,
     )
     def step(self, state: _Silences, event: Event, body: Struct) -> Findings:
+        # Before the event is applied: it may end the term in which something was due.
         self._ended(state, event)
         state.heartbeats.take(event)
         state.away.take(event)
@@ -172,6 +175,8 @@ class SilentBecomesInactive(Rule[_Silences]):
                 found = self._declared(state, event, body, before.brokers.get(body.broker_id))
             case MetadataHeartbeatAnswered(error="NONE") if before is not None:
                 known = before.brokers.get(body.broker_id)
+                # A controller that invents heartbeats could keep a dead broker live for ever. So an
+                # answer counts only to a heartbeat that the broker can have sent.
                 if known is not None and state.heartbeats.was_sent(event, body):
                     self._overdue(state, event.process, body.broker_id, event.at_ns)
                     known.heard_ns = event.at_ns
@@ -186,6 +191,8 @@ class SilentBecomesInactive(Rule[_Silences]):
         term = ending.term
         lost_session = not isinstance(event.body, ProcessExited)
         for broker, known in term.brokers.items():
+            # Due before the controller may have lost ZooKeeper, without which it can store no
+            # declaration.
             if not lost_session or known.heard_ns + term.timeout_ns < ending.reached_ns:
                 self._overdue(state, ending.process, broker, event.at_ns)
 
@@ -199,6 +206,8 @@ class SilentBecomesInactive(Rule[_Silences]):
             return NOTHING
         term = state.terms.now[event.process]
         silent_ns = state.silent_ns(event, body.broker_id, known.heard_ns)
+        # A tenth for the way of the heartbeat. By the controller's own figure there is no such
+        # slack.
         if silent_ns < term.timeout_ns * 9 // 10 or body.silent_ms < body.timeout_ms:
             broken = violated(
                 event.ref,
@@ -221,6 +230,7 @@ class SilentBecomesInactive(Rule[_Silences]):
         """Adds a suspect if a controller has left a silent broker live for too long."""
         term = state.terms.now[process]
         known = term.brokers[broker]
+        # A broker below the protocol of heartbeats sends none, and is never silent.
         version = state.registered.version(broker, known.incarnation, known.version)
         if known.state not in LIVE or version < HEARTBEAT_INFO:
             return
@@ -254,6 +264,8 @@ class SilentBecomesInactive(Rule[_Silences]):
         late = [
             one
             for broker, one in state.suspects
+            # Answers may be recorded later than the suspicion: the controller waited for ZooKeeper,
+            # and had heard the broker all the time.
             if not _was_heard(one, state.delivered.get((one.actors[0], broker), ()))
         ]
         return judged(late, state.away.told(end))
@@ -312,6 +324,8 @@ class _Targets:
         """The target state of the valid heartbeat that was answered, by the broker's events."""
         own = self.registered.newest_of.get(event.process)
         newest = self.registered.newest.get(body.broker_id)
+        # Only the process with the newest registration is the broker, and only a heartbeat of that
+        # registration asks for its state.
         if own is None or own is not newest or body.incarnation_id != own.epoch:
             return None
         target = self.target.get(event.process)
@@ -455,9 +469,13 @@ class TargetIsReached(Rule[_Targets]):
         if term is None or found is None:
             return NOTHING
         one = state.unsettled.get(of)
+        # After a gap, a controller may have read the registration, and lost it with a session that
+        # ended.
         if one is None or event.at_ns > one.newest_ns + term.timeout_ns:
             one = state.unsettled[of] = _Unsettled(event.at_ns, event.at_ns, event.ref)
         one.newest_ns = event.at_ns
+        # The controller may have been without ZooKeeper for the session timeout, as far as others
+        # know.
         bound_ns = term.session_ns + SETTLED_WITHIN_NS
         if event.at_ns > one.since_ns + bound_ns:
             broken = violated(

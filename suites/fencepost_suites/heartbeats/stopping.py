@@ -147,6 +147,7 @@ class LeadershipsMoveFirst(Rule[_Stops]):
                 state.state[event.process] = body.new
             case NodeStopped():
                 return self._ended(state, event, event.process)
+            # A killed process could move nothing.
             case ProcessExited() if not body.signal:
                 return self._ended(state, event, body.ended)
         return NOTHING
@@ -154,6 +155,7 @@ class LeadershipsMoveFirst(Rule[_Stops]):
     @staticmethod
     def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Findings:
         stop = state.stops.pop(process, None)
+        # A fenced broker has lost its leaderships, or will, by its fence.
         if stop is None or (old or state.state[process]) != "ACTIVE":
             return NOTHING
         left = list(state.partitions.led_by(stop.broker))

@@ -120,6 +120,8 @@ class Terms:
             term.brokers.pop(body.broker_id, None)
             return
         known = term.brokers.get(body.broker_id)
+        # A declaration for silence says nothing of a heartbeat: the time since the last one goes
+        # on.
         silent = body.reason not in ("heartbeat", "registered", "bounced", "controller_elected")
         term.brokers[body.broker_id] = Declared(
             state=body.new,

@@ -90,6 +90,7 @@ class DeletedIsGone(Rule[_Deletions]):
                     self._deleted(state, event, body.broker_id)
             case BrokerCommitted():
                 news, _ = state.brokers.take(body)
+                # The broker has registered anew, and its places were not taken from it in between.
                 if news and body.broker_id in state.owed:
                     ref, places = state.owed.pop(body.broker_id)
                     return (_kept(event.ref, body.broker_id, places, (ref,)),)
@@ -105,6 +106,7 @@ class DeletedIsGone(Rule[_Deletions]):
                 if later:
                     return (Exercised(event.ref, Evidence.PEER),)
             case ControllerElected():
+                # The next controller has to find the mark and finish: it gets the whole time.
                 state.marked = {
                     topic: (event.at_ns, ref, True) for topic, (_, ref, _) in state.marked.items()
                 }
@@ -127,6 +129,7 @@ class DeletedIsGone(Rule[_Deletions]):
             return NOTHING
         place = (body.topic, body.partition)
         for broker, (_, places) in list(state.owed.items()):
+            # The last member of an ISR stays in it.
             gone = broker not in body.isr or body.isr == (broker,)
             if place in places and body.leader != broker and gone:
                 places.discard(place)
@@ -251,6 +254,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
     )
     def _changed(self, state: _Replicas, event: Event, body: Struct) -> Findings:
         """A topic or a process changes, or a replica is removed."""
+        # Any of these may change what an append says.
         state.noted.clear()
         slot = slot_of(event.process)
         match body:
@@ -264,6 +268,8 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
             case FaultInjected():
                 state.wiped(body.acts(Effect.EMPTIES_DISK))
             case TopicCommitted(deleted=False):
+                # Over ZooKeeper processes replay no records: the controller's word says which id a
+                # name has.
                 if body.role == "controller":
                     state.newest_ids[body.topic] = body.topic_id
                 else:
@@ -294,6 +300,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
     @on(LogAppended)
     def _appended(self, state: _Replicas, event: Event, body: LogAppended) -> Findings:
         process, topic = event.process, body.topic
+        # Most events of a history are appends, so all but the first of a place end here.
         place = (process, topic, body.partition)
         if place in state.noted:
             return NOTHING
@@ -317,6 +324,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
                 state.settle(place)
                 lacks = f"{place[0]} keeps its log of {topic}-{place[2]}, a deleted topic"
                 found.append(Excused(event.ref, f"{lacks}; {second} had its id then"))
+            # Commanded to remove it before the deletion could be committed, so it is late already.
             elif commanded and state.is_in(process):
                 state.settle(place)
                 broken = violated(
@@ -342,6 +350,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
         began_ns = state.since.get(event.process, 0)
         found: list[Finding] = []
         for place, (at_ns, ref, topic) in list(state.owed.items()):
+            # It began after the deletion, or has replayed it.
             knows = at_ns < began_ns or (event.process, place[1]) in state.replayed
             if place[0] == slot and knows:
                 state.settle(place)

@@ -206,6 +206,8 @@ class AddingMovesLittle(Rule[_Moves]):
                 return (broken,)
         live = state.cluster.brokers.live()
         old = [b for b in live if b not in new]
+        # Only if the old brokers' counts were even before: moving as few as possible cannot even
+        # out what was uneven.
         if _spread(before, old) <= 1 < _spread(after, live):
             broken = violated(
                 event.ref,

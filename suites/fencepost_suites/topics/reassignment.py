@@ -42,6 +42,7 @@ class SwitchesWhenCaughtUp(Rule[Partitions]):
         new = set(body.replicas)
         early = sorted(new - set(before.isr))
         moving = bool(before.adding or before.removing)
+        # Back to the replicas of before, which need not catch up.
         called_off = moving and new == set(before.replicas) - set(before.adding)
         ended = (moving or new != set(before.replicas)) and not called_off
         if ended and early:
