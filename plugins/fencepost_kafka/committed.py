@@ -46,6 +46,8 @@ def leader_joins(before: PartitionCommitted, record: PartitionCommitted) -> bool
     replicas that a reassignment removes. The record alone does not tell this from an unclean
     election: whether the leader was live, and has asked, is for other events to say.
     """
+    # `staying` may be empty: a reassignment can remove the whole former ISR, and then only replicas
+    # that it adds may lead.
     staying = {*before.isr} - {*before.removing}
     grown = {*record.isr} if staying else {*record.isr} & {*before.adding}
     return before.leader >= 0 and staying <= grown and record.leader in grown
@@ -63,11 +65,13 @@ class Partitions(Struct):
         """Applies a record. Returns whether it is newer than the known one, and the record that it
         replaced, if that is known."""
         known = self.newest.get((body.topic, body.partition))
+        # Every node that replays the log reports each record, so most of them come more than once.
         if known is not None and known.offset >= body.offset:
             return False, known
         if body.offset <= self.deleted.get(body.topic, -1):
             return False, None
         self.newest[body.topic, body.partition] = body
+        # After records that were skipped, the known one is not the one that was replaced.
         return True, None if body.skipped else known
 
     def forget(self, body: TopicCommitted) -> tuple[TopicPartition, ...]:
@@ -135,6 +139,7 @@ class Brokers(Struct):
         else:
             self.declared += 1
             position = (body.controller_epoch, self.declared)
+            # This comes before the comparison: what the former term declared must not outlive it.
             self._term(body.controller_epoch)
         gone = isinstance(body, BrokerCommitted) and body.offset < self.deleted.get(
             body.broker_id, -1
@@ -153,8 +158,11 @@ class Brokers(Struct):
     def forget(self, body: BrokerDeleted) -> bool:
         """Applies a deletion; returns whether it removed a registration."""
         known = self.newest.get(body.broker_id)
+        # The record is kept even if the registration is newer: `at` asks about earlier offsets,
+        # too.
         self.records.setdefault(body.broker_id, {})[body.offset] = None
         self.deleted[body.broker_id] = max(body.offset, self.deleted.get(body.broker_id, -1))
+        # A registration that follows the deletion stays, though the deletion is read later.
         if known is None or known.position >= (body.offset, 0):
             return False
         del self.newest[body.broker_id]

@@ -23,6 +23,8 @@ class LogEnds(Generic[Log]):
 
     def names(self, log: Log, end: int) -> None:
         """A replica begins to lead or to follow, and names the end of its log."""
+        # The end that is named lies behind batches that are not reported yet: how far they had led
+        # is kept, so that the next batch is compared with that.
         if self.known.get(log, end) < end:
             self.behind.setdefault(log, self.known[log])
         else:

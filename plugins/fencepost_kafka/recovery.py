@@ -54,6 +54,7 @@ def superseded(view: View, layout: Layout) -> Sequence[Slot]:
     for slot in layout.of(Role.BROKER, spares=True):
         process = view.newest.get(slot.name, "")
         second = view.newest.get(second_of(slot.name), "")
+        # While the second process lives, the id may still be its own.
         if not second or second in view.alive or process not in view.alive:
             continue
         refused = view.latest.get((process, _REFUSED))
@@ -110,6 +111,8 @@ def missing(view: View, layout: Layout) -> tuple[str, ...]:
                 f"{known.leader_epoch}"
             )
         elif set(known.isr) != set(known.replicas):
+            # A broker that was removed for good never returns: the ISR cannot be full while it is a
+            # replica.
             out = [f"broker {r}" for r in known.replicas if r not in (*known.isr, *gone)]
             lacks += [f"{describe(out)} not in the ISR of {topic}-{partition}"] if out else []
     return tuple(lacks)

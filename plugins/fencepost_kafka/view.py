@@ -125,12 +125,16 @@ def _exited(kafka: KafkaView, view: View, event: Event, body: ProcessExited) -> 
     kafka.state.pop(body.ended, None)
     if body.ended != kafka.controller_process:
         return  # a duplicate has the controller's id, too
+    # The end of a controller that is no broker does not change `active_controller`: whoever asks
+    # checks whether `controller_process` lives.
     if view.ids.get((body.ended, "broker")) == kafka.active_controller:
         kafka.active_controller = None  # from a controller that is a broker too
 
 
 def _elected(kafka: KafkaView, view: View, event: Event, body: e.ControllerElected) -> None:
     me = view.ids.get((event.process, "controller"))
+    # Lines of two nodes come out of order: an older term that is reported later must not take the
+    # place of the newer one.
     if body.epoch > kafka.controller_epoch and me is not None:
         kafka.controller_epoch = body.epoch
         kafka.active_controller, kafka.controller_process = me, event.process
@@ -155,6 +159,8 @@ def _ended(kafka: KafkaView, view: View, event: Event, body: e.ControllerEnded) 
         kafka.active_controller = None
 
 
+# A controller of a former term may go on declaring brokers until it learns of the next one: only
+# the newest term's declarations count.
 def _declared(kafka: KafkaView, view: View, event: Event, body: e.BrokerDeclared) -> None:
     if body.controller_epoch == kafka.controller_epoch:
         kafka.fenced[body.broker_id] = body.new not in ("Active", "Stopping")
@@ -167,6 +173,7 @@ def _state(kafka: KafkaView, view: View, event: Event, body: e.BrokerStateChange
 
 def _broker(kafka: KafkaView, view: View, event: Event, body: e.BrokerCommitted) -> None:
     kafka.committed = max(kafka.committed, body.offset)
+    # Each node that replays a record reports it, so an older one comes after a newer one.
     if body.offset > kafka.broker_offset.get(body.broker_id, -1):
         kafka.broker_offset[body.broker_id] = body.offset
         kafka.fenced[body.broker_id] = body.fenced
@@ -193,6 +200,7 @@ def _topic(kafka: KafkaView, view: View, event: Event, body: e.TopicCommitted) -
     kafka.committed = max(kafka.committed, body.offset)
     if body.deleted:
         _gone(kafka, view, event, body)
+    # A node that replays late reports the record of a topic that is deleted already.
     elif body.offset > kafka.deleted.get(body.topic, -1):
         kafka.topics[body.topic] = body.topic_id
 
@@ -203,6 +211,8 @@ def _gone(
     """Removes a topic that was deleted, or marked as being deleted: no client sees it any more."""
     gone = kafka.deleted.get(body.topic, -1)
     kafka.deleted[body.topic] = max(body.offset, gone)
+    # By the id, since the topic may have been made again before this word about the former one
+    # came.
     if kafka.topics.get(body.topic) == body.topic_id:
         del kafka.topics[body.topic]
         _forget(kafka, [k for k in kafka.partitions if k[0] == body.topic])
@@ -227,6 +237,7 @@ def _forget(kafka: KafkaView, places: Iterable[TopicPartition]) -> None:
 
 def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionCommitted) -> None:
     kafka.committed = max(kafka.committed, body.offset)
+    # As for topics, a record of the deleted topic may be replayed late.
     if body.offset < kafka.deleted.get(body.topic, -1):
         return
     key = (body.topic, body.partition)
@@ -241,6 +252,8 @@ def _partition(kafka: KafkaView, view: View, event: Event, body: e.PartitionComm
             adding=body.adding,
             removing=body.removing,
         )
+        # The record is often reported by another node than the one that begins to lead, and so
+        # after that.
         early = kafka.early.pop(key, None)
         if early is not None:
             _serves(kafka.partitions[key], *early)
@@ -272,6 +285,7 @@ def _stores(
     kafka: KafkaView, event: Event, body: e.LeadershipStarted | e.FollowingStarted | e.LogAppended
 ) -> None:
     """A process reports the end of one of its logs."""
+    # A log of an internal topic says nothing: faults that damage a disk leave these out.
     if kafka.emptied and body.log_end > 0 and not is_internal(body.topic):
         kafka.emptied.discard(slot_of(event.process))
 
@@ -288,6 +302,7 @@ def _leading(kafka: KafkaView, view: View, event: Event, body: e.LeadershipStart
 
 
 def _serves(known: PartitionView, broker: int, body: e.LeadershipStarted) -> None:
+    # An earlier leader may report late, or may not know yet that another one leads.
     if body.leader_epoch > known.serving_epoch:
         known.serving = broker
         known.serving_epoch = body.leader_epoch
@@ -327,6 +342,7 @@ def _invoked(kafka: KafkaView, view: View, event: Event, body: e.ProduceInvoked)
 
 def _produced(kafka: KafkaView, view: View, event: Event, body: e.ProduceCompleted) -> None:
     kafka.completed[event.process, body.outcome] += 1
+    # With acks=1 the leader alone has stored the message, and it may be lost with the leader.
     if body.acks == -1:
         _show(kafka, (body.topic, body.partition), body.offset)
 

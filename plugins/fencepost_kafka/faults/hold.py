@@ -90,6 +90,7 @@ class HoldRequests:
         if not links:
             raise UsageError("the fault 'hold' holds nothing: no link joins those nodes")
         what = self.on_links(runtime.view.of(KafkaView).topics)
+        # Either all links hold, or none: what a half-armed fault held would be healed by nobody.
         armed: list[Link] = []
         try:
             for link in links:
@@ -102,6 +103,8 @@ class HoldRequests:
 
         def measure() -> Receipt:
             counts = sum((runtime.held(link) for link in links), HoldCounts())
+            # If no request was chosen, none of those kinds was sent: that shows nothing about the
+            # harness.
             return Receipt(counts.taken > 0, str(counts), unused=not counts.taken)
 
         def heal() -> Receipt:
@@ -200,6 +203,8 @@ def _named(topic: str, topic_id: str | None) -> tuple[bytes, ...]:
     """How a request's body names a topic: as STRING, as COMPACT_STRING, or by its id. Where topics
     have no ids, the id is the name."""
     name = topic.encode()
+    # The length is part of what is searched, so that a topic whose name ends or begins with another
+    # topic's is not taken for that one.
     ways = [struct.pack(">h", len(name)) + name, _unsigned_varint(len(name) + 1) + name]
     if topic_id and topic_id != topic:
         ways.append(_id_bytes(topic_id))

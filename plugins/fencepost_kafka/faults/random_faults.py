@@ -87,6 +87,7 @@ def _bounce_in_rhythm(d: Draw) -> Planned:
     others = [name for name in d.names(role) if name != first] or [first]
     same = d.random.random() < 0.5
     lease_ms = d.situation.timing.lease_ms
+    # The chain is built from its end: each fault carries the one that follows it.
     planned: Planned | None = None
     for _ in range(d.between(1, 4)):
         node = first if same else d.one([first, *others])
@@ -160,6 +161,7 @@ def _pause(d: Draw) -> Planned:
 
 def _duplicate(d: Draw) -> Planned | None:
     broker = d.broker()
+    # A second process needs a slot of its own, and the layout makes these before the run.
     if not any(slot.name == second_of(broker) for slot in d.situation.layout.slots):
         return None  # a broker that was added has none
     disk = d.one(["empty", "copy"])
@@ -205,6 +207,8 @@ def _hold(d: Draw) -> Planned | None:
         "first": d.between(1, 3),
         **d.fate(),
     }
+    # A hold is judged by what it chose until its heal. A fetch that waits at the leader is followed
+    # by the next one only after that wait, so a shorter hold might choose nothing.
     for_ms = max(_FETCHED_WITHIN_MS, d.around_lease())
     return _cut("hold", arguments, for_ms, pair, one_way([source], [target]))
 
@@ -245,11 +249,15 @@ def _hold_at_restart(
         "sources": source,
         "targets": target,
         "apis": list(apis),
+        # Requests are skipped only if several kinds are held: of one kind, a restart brings about
+        # few, and a hold that skips them all chooses nothing.
         "skip": d.between(0, len(apis) // 2),
         "first": d.between(1, 3),
         **d.fate(),
     }
     for_ms = max(_RESTARTED_WITHIN_MS, d.around_lease())
+    # Alone: if another fault changed the controller meanwhile, the commands would come from a node
+    # whose links hold nothing.
     held = _cut("hold", arguments, for_ms, ends, one_way([source], [target]))
     restarted = _planned(restart, {"node": broker}, d.between(0, 1_000), broker)
     return replace(held, alone=True, then=restarted)
@@ -374,6 +382,8 @@ class KafkaFaultChooser:
 
     def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
         """See `FaultChooser.draw`."""
+        # Slots that an administrator has removed or not yet added have no process that a fault
+        # could strike.
         layout = administration.present(moment.view, moment.layout)
         moment = replace(moment, layout=layout)
         offered = {*moment.offered} - self.without
@@ -382,6 +392,7 @@ class KafkaFaultChooser:
         weights = sum(weight for weight, _, _ in faults), sum(weight for weight, _, _ in asked)
         if not any(weights):
             return None
+        # One ticket decides among faults and administration, so the weights of both menus compare.
         ticket = random.randrange(sum(weights))
         for weight, _, make in faults:
             ticket -= weight
@@ -390,6 +401,8 @@ class KafkaFaultChooser:
         for weight, _, ask in asked:
             ticket -= weight
             if ticket < 0:
+                # A row of the menu may stand for several requests; which of them it asks for is
+                # known only here, so it is checked once more against what is offered.
                 found = ask(random, moment.view, moment.layout)
                 if found is None or found[0] not in offered & self.administration:
                     return None
@@ -401,6 +414,7 @@ class KafkaFaultChooser:
         self, planned: Planned | None, moment: Moment, offered: Collection[str]
     ) -> Planned | None:
         """The fault, unless it would miss, or harm what must be left alone."""
+        # A fault that is not offered must not come in as the second of a pair, either.
         if planned is None or (planned.then is not None and planned.then.fault not in offered):
             return None
         situation = self._situation(moment)
@@ -421,5 +435,7 @@ class KafkaFaultChooser:
         return replace(
             situation,
             servers=frozenset(slot.name for slot in moment.layout.of(self.servers.role)),
+            # A server that a fault affects may say that it serves until it notices; it is not
+            # counted.
             serving=frozenset(self.servers.serving(moment.view, moment.layout)) - moment.affected,
         )

@@ -71,28 +71,40 @@ class Situation:
 
     def misses(self, planned: Planned) -> bool:
         """Whether a fault would hit an affected slot, or links that may not be in use."""
+        # A second fault on a slot that is down, paused or cut off already would act on nothing, and
+        # two heals would undo each other.
         if planned.victims & self.moment.affected and not self.strikes_again(planned):
             return True
+        # Otherwise the broker waits for leave, does not end before the heal, and the fault has no
+        # receipt.
         if planned.fault == "terminate" and self.stops_by_leave:
             brokers = {slot.name for slot in self.layout.of(Role.BROKER)}
             if planned.victims & brokers and not self.gives_leave:
                 return True
+        # There is nothing to damage in an empty log, and such a fault has no receipt.
         if planned.fault == "damage_disk" and not planned.victims <= self.storing:
             return True
+        # A process that starts may not have dialled yet: the cut would be on a link without a
+        # connection.
         if planned.ends & self.starting:
             return True
+        # Just after a heal, a client of the link may wait for its next attempt, and so not use it.
         if planned.ends and planned.victims & self.moment.mending:
             return True
         if planned.ends & self.servers:
             running = {name for name in planned.ends & self.servers if self.runs(name)}
+            # A link to a server that another fault is upon may not be in use: the broker may have
+            # gone to another server.
             again = not planned.directions.isdisjoint(self.moment.upon)
             return again or not running or not running <= self.serving
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
+        # Without an active controller, no node certainly fetches from any controller.
         if planned.ends & controllers and not self.asked(Role.CONTROLLER):
             return True
         if planned.fault == "hold" and not self.servers <= self.serving:
             return True  # sessions end, and leaders with them: the requests may never come
         upon = self.moment.upon
+        # One connection that is certainly in use is enough: it gives the fault its receipt.
         return bool(planned.ends) and not any(shows(planned, one, upon) for one in self.dialled)
 
     def strikes_again(self, planned: Planned) -> bool:
@@ -119,6 +131,8 @@ class Situation:
         controllers = {slot.name for slot in self.layout.of(Role.CONTROLLER)}
         return planned.fault == "wipe_disk" and bool(planned.victims & controllers)
 
+    # A majority is not enough: a voter that was behind may be in the majority that elects the next
+    # leader once this one has forgotten, and so may lack what was committed.
     def others_hold(self, node: str) -> bool:
         """Whether all other controllers run, and no fault affects them or did so just now: then
         they hold what is committed, and this one may forget it without a loss for good."""
@@ -137,6 +151,8 @@ class Situation:
         }
         every = {slot.id_as(Role.CONTROLLER) for slot in self.layout.of(Role.CONTROLLER)}
         quorum = {*voters(self.view)} or every
+        # A controller that has lost its majority says so only after a timeout. Until then it is
+        # still the active one, but commits no leave.
         return self.active in running and 2 * len(running & quorum) > len(quorum)
 
     @property
@@ -157,6 +173,8 @@ class Situation:
             for replica in one.isr
         }
         found = (s.name for s in self.layout.of(Role.BROKER) if s.node_id in members)
+        # A member of the ISR may have an empty log for a while after its disk was emptied, over
+        # ZooKeeper.
         return frozenset(found) - self.kafka.emptied
 
     @property
@@ -168,6 +186,8 @@ class Situation:
         """Whether a process would lose its session while it starts, or be asked to end without one,
         or be followed by one that starts before its session is over; or whether a link to a server
         changes that a process without a session may never dial again."""
+        # A broker without a running process has no session to lose, but its next process could not
+        # begin one. So all brokers must run.
         if planned.victims & self.servers:
             brokers = (slot.name for slot in self.layout.of(Role.BROKER))
             return bool(self.starting) or not all(map(self.runs, brokers))
@@ -262,6 +282,7 @@ class Situation:
         if role is Role.CONTROLLER:
             leaders = {self.active}
         else:
+            # Nobody fetches from the leader of a partition with one replica, except clients.
             shared = (one for one in self.kafka.partitions.values() if len(one.replicas) > 1)
             leaders = {one.leader for one in shared}
         slots = self.layout.of(role)
@@ -318,4 +339,6 @@ def _has_begun(view: View, slot: Slot) -> bool:
     changed = view.latest.get((process, kind_name(BrokerStateChanged)))
     if changed is None or not isinstance(changed.body, BrokerStateChanged):
         return False
+    # A broker that is no longer active was it before: it has begun, and now stops or has lost its
+    # lease.
     return "ACTIVE" in (changed.body.old, changed.body.new)

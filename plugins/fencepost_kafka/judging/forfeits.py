@@ -113,6 +113,8 @@ class Forfeits:
             case PartitionCommitted():
                 return self._committed(body)
             case FaultInjected() if slots := body.acts(*HARMS_DISK):
+                # A slot that has run no broker so far has no replica, and so nothing that could be
+                # lost.
                 brokers = frozenset(self._ids[slot] for slot in slots if slot in self._ids)
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
@@ -126,6 +128,8 @@ class Forfeits:
                 self._by_session = True
             case ProcessSpawned(role=role) if "broker" in role:
                 self._ids[body.slot] = body.node_id
+                # A second process has another disk. So its start does not show that the process
+                # whose disk was harmed has begun anew.
                 if not is_second(body.slot):
                     self._down.pop(body.node_id, None)
             case TopicCommitted(deleted=True):
@@ -138,6 +142,8 @@ class Forfeits:
         marked = self._marked(place)
         if marked:
             isr = self._records[place].isr
+            # A member whose next process has not begun when the write is invoked is left out: the
+            # old process may have stored the write, and what it stored went with its disk.
             back = {one: self._harms[one] for one in marked if one in isr and one not in self._down}
             if back:
                 self._writes[body.operation] = back
@@ -145,7 +151,10 @@ class Forfeits:
     def _acknowledged(self, body: ProduceCompleted) -> None:
         """Each member of the ISR has stored a write, if it succeeded, and all before it."""
         place = body.topic, body.partition
+        # The operation is taken out with any outcome: each is completed once.
         back = self._writes.pop(body.operation, None)
+        # The member must be in the ISR still. If it had left and joined again meanwhile, the record
+        # of its joining has decided about its mark already.
         if back and self._marked(place) and body.outcome == "ok":
             isr = self._records[place].isr
             for one, harms in back.items():
@@ -160,6 +169,8 @@ class Forfeits:
     def _ended(self, slot: str) -> Sequence[tuple[Place, str]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
         broker = self._ids.get(slot, -1)
+        # With controllers the ISR of the last record tells which member failed last, so a process
+        # that ends takes nothing away while its disk is kept.
         if broker < 0 or is_second(slot) or not self._by_session:
             return ()
         self._harms[broker] = self._harms.get(broker, 0) + 1
@@ -175,6 +186,8 @@ class Forfeits:
         known = self._deleted_at.get(body.topic, -1)
         self._deleted_at[body.topic] = max(known, body.offset)
         for place in [one for one in self._records if one[0] == body.topic]:
+            # A record of a later topic of the same name may have been read before this deletion; it
+            # stays.
             if body.offset > self._records[place].offset:
                 del self._records[place]
                 self._harmed.pop(place, None)
@@ -185,9 +198,12 @@ class Forfeits:
         place = body.topic, body.partition
         known = self._records.get(place)
         newest = self._deleted_at.get(body.topic, -1) if known is None else known.offset
+        # For a partition that is not known, the deletion is the bound: otherwise a late record of
+        # the deleted topic would stand for the next one, and its ISR would be judged there.
         if body.offset <= newest:
             return ()
         self._records[place] = body
+        # The first record makes the partition: nothing was committed before it that could be lost.
         if known is None:
             return ()
         # A mark stays with a broker that was in the ISR already, and with an eligible replica that
@@ -200,6 +216,8 @@ class Forfeits:
         members = eligible_leaders(body)
         harmed = {one: by for one, by in (self._down | stayed).items() if one in members}
         self._harmed[place] = harmed
+        # A member that failed and left the ISR by a record is not waited for any more; one that
+        # joins by this record has caught up.
         self._failed[place] = self._failed.get(place, set()).intersection(known.isr, body.isr)
         return self._forfeited(place) if harmed else ()
 
@@ -219,6 +237,8 @@ class Forfeits:
         record, harmed = self._records[place], self._harmed.get(place, {})
         members = eligible_leaders(record)
         lost = members & harmed.keys()
+        # Failures alone forfeit nothing: each of those disks is still there. At least one member
+        # must have lost its disk.
         if not lost or not members.issubset(self._marked(place)):
             return ()
         faults = ", ".join(sorted({harmed[one] for one in lost}))

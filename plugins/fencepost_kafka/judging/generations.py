@@ -80,12 +80,19 @@ class Generations:
 
     def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
+        # One deletion is told twice: by the record, and by the answer to the client that asked.
+        # Each word is counted for itself, and the larger count is the number of deletions: so the
+        # second word about one deletion does not begin another topic. Clients may get no answer,
+        # and nodes may never report the record, so neither count alone is enough.
         known = max(self.by_record, self.by_client)
         if isinstance(body, AdminCompleted):
             self.by_client += body.api == "delete_topic" and body.outcome == "ok"
+            # An answer that is not `ok` says nothing: the topic may exist already, or the request
+            # may be lost.
             self.made = self.made or (body.api == "create_topic" and body.outcome == "ok")
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset
+        # The record of a topic that follows the newest deletion is the next topic's.
         elif body.offset > self.deleted_at:
             self.made = True
         if max(self.by_record, self.by_client) == known:
@@ -102,6 +109,7 @@ class Generations:
         match body:
             case PartitionCommitted():
                 return body.offset > self.deleted_at
+            # A log with messages, before the topic was made again, is the former topic's.
             case LeadershipStarted() | FollowingStarted() if body.log_end > 0 and not self.made:
                 self.begun.discard((event.process, body.partition))
                 return False
@@ -112,6 +120,8 @@ class Generations:
                 if self.made:
                     self.invoked.add(body.operation)
                 return self.made
+            # A write that was invoked before is the former topic's, even if its answer comes after
+            # the next topic was made: counted, it would be missed in the next topic's log.
             case ProduceCompleted():
                 return body.operation in self.invoked
             case ReadCompleted() | ProducerEpochChanged() | SegmentFound():
@@ -149,6 +159,7 @@ class PresentTopics:
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
         kind = type(body)
+        # The forfeit comes first: an event that forfeits a partition is not judged for it any more.
         if kind in FORFEITING:
             for (name, partition), reason in self._forfeits.take(body):
                 self._forfeit(self._of(name), partition, event, reason)
@@ -160,6 +171,8 @@ class PresentTopics:
                 self._begin_anew(topic)
             return ()
         topic = self._of(body.topic)
+        # Before any deletion there is one topic of the name, and every event is of it. So nothing
+        # is asked.
         if (topic.by_record or topic.by_client) and not topic.counts(event):
             return ()
         if body.partition in topic.forfeited:
@@ -186,6 +199,8 @@ class PresentTopics:
         for (part,) in topic.parts.values():
             for number, renewed in enumerate(self._renewed):
                 state = part.states[number]
+                # A rule that has judged nothing of the partition is not excused: it has nothing
+                # that was cut short.
                 if state is not UNBEGUN:
                     part.states[number] = UNBEGUN if renewed is None else renewed(state)
             part.shared.clear()

@@ -28,6 +28,8 @@ from fencepost_kafka.events import (
 _By = Mapping[type[Struct], Callable[[Any], bool]]
 
 
+# With acks=0 the client has no answer: it counts the write as done once it is sent, so no leader
+# needs to have appended anything.
 def _acknowledged(body: ProduceCompleted) -> bool:
     return body.outcome == "ok" and body.acks != 0
 
@@ -40,6 +42,7 @@ def _unfenced(body: BrokerCommitted) -> bool:
     return not body.fenced
 
 
+# Without a leader there is no one to follow, and an ISR of one may have no followers that run.
 def _replicated(body: PartitionCommitted) -> bool:
     return body.leader >= 0 and len(body.isr) > 1
 

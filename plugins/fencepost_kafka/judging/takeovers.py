@@ -46,6 +46,7 @@ class Takeovers:
             case ProcessSpawned(slot=slot) if is_second(slot):
                 self._claims[body.node_id] = body.started
             case ProcessExited(ended=ended) if is_second(ended):
+                # `_taken` stays: the id may be that process's until the first one registers again.
                 self._claims = {b: one for b, one in self._claims.items() if one != ended}
             case BrokerCommitted():
                 return self._registered(body.broker_id, body.broker_epoch)
@@ -54,6 +55,8 @@ class Takeovers:
         return None
 
     def _registered(self, broker: int, epoch: int) -> tuple[int, str] | None:
+        # A record with a known epoch is no registration: it fences or unfences, or is replayed by a
+        # node.
         if epoch <= self._epochs.get(broker, -1):
             return None
         self._epochs[broker] = epoch
