@@ -20,6 +20,7 @@ def _never(*_: object) -> bool:
     return False
 
 
+# A partition without an ISR is left alone: there the first replicas to stand are no violation.
 def _outside_first(
     replicas: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> tuple[int, ...]:
@@ -27,6 +28,7 @@ def _outside_first(
     return (*outside, *(r for r in replicas if r in live and (not isr or r in isr)))
 
 
+# While a member of the ISR lives, the members alone stand, as they should.
 def _any_live(
     replicas: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> tuple[int, ...]:
@@ -34,16 +36,20 @@ def _any_live(
     return standing or tuple(r for r in replicas if r in live)
 
 
+# A new partition has no ISR so far, so nobody stands for it.
 def _only_members(
     replicas: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> tuple[int, ...]:
     return tuple(r for r in replicas if r in live and r in isr)
 
 
+# Every broker still waits for its turn, so that one of them wins, but not by the order of the
+# replicas.
 def _lowest_id_first(me: int, replicas: Sequence[int], standing: Sequence[int], ns: int) -> int:
     return ns * (1 + sorted(standing).index(me))
 
 
+# The znode still admits one leader. Only which replica it is has become a matter of chance.
 def _at_once(me: int, replicas: Sequence[int], standing: Sequence[int], ns: int) -> int:
     return 0
 
@@ -56,10 +62,12 @@ def _drops_unassigned_and_delete(change: StateChange) -> bool:
     return change not in (StateChange.UNASSIGNED, StateChange.DELETE)
 
 
+# What is there at the start is read. Only later changes of the list of topics go unnoticed.
 def _reads_lists_once(watched: str, known: bool) -> bool:
     return not known or watched != "Topics"
 
 
+# ZooKeeper refuses the second znode, but the replica takes the refusal for its election.
 def _any_answer(result: zk.WriteResult) -> bool:
     return True
 

@@ -65,6 +65,8 @@ class Fetcher:
     def move(self, place: Place, offset: int) -> None:
         """Continues to read from an offset (BEGINNING: the first available one)."""
         known = self._positions.get(place)
+        # An answer to a request of before the move has another turn, and is dropped: it would put
+        # the position back.
         self._positions[place] = _Position(offset, known.turn + 1 if known is not None else 0)
 
     def drop(self, place: Place) -> None:
@@ -91,6 +93,8 @@ class Fetcher:
                 due.setdefault(address, []).append(place)
         for address, places in due.items():
             unknown = [p for p in places if self._positions[p].offset == BEGINNING]
+            # Partitions with a known offset wait for this answer, too, since a leader has one
+            # request at a time.
             if unknown:
                 self._ask(address, unknown, _list_offsets(unknown))
             else:
@@ -188,6 +192,8 @@ class Fetcher:
         caller."""
         self._positions[place].not_before_ns = now.monotonic_ns + BACKOFF_NS
         self._routes.stale(now)
+        # Other errors say that this broker does not lead, or not yet: the next leader is asked the
+        # same.
         if error is not Error.OFFSET_OUT_OF_RANGE:
             return []
         return [Refused(place, error, self._routes.broker_at(address))]
@@ -213,6 +219,8 @@ def _messages(place: Place, data: bytes, wanted: int) -> Came | None:
     operations: list[str] = []
     for header, batch in record_batch.split(data, verify=False):
         for at, value in enumerate(record_batch.values(batch), header.base_offset):
+            # A leader sends whole batches: the first may begin before the offset that was asked
+            # for.
             if at >= wanted:
                 offsets.append(at)
                 operations.append(operation_in(value))

@@ -141,6 +141,7 @@ class ProducerClient:
         """When a batch of a partition must be sent again, or given up."""
         times = [one.unsent[0][2]] if one.unsent else []
         times += [batch.limit_ns for batch in one.sent if batch.call is None]
+        # While a batch is in flight, its answer is what the partition waits for.
         if not one.sent or any(batch.call is not None for batch in one.sent):
             return min(times, default=None)
         if self._routes.leader(one.sent[0].place) is not None:
@@ -212,6 +213,8 @@ class ProducerClient:
         if address is None:
             self._routes.stale(now)
             return
+        # All answers are in, and each says that an earlier number is missing. So none of these
+        # batches is stored, and their messages may be sent again under another producer id.
         if one.broken and all(b.call is None and b.gap for b in one.sent):
             for batch in reversed(one.sent):
                 one.unsent.extendleft(reversed(batch.messages))
@@ -219,6 +222,8 @@ class ProducerClient:
         failed = [b for b in one.sent if b.call is None]
         if failed:
             # They keep their sequence numbers, so they need no new producer id.
+            # Not before every batch has its answer: a batch that is sent again out of order would
+            # have a sequence number that the leader refuses.
             if len(failed) == len(one.sent) and all(b.again_ns <= now.monotonic_ns for b in failed):
                 for batch in failed:
                     self._dispatch(batch, one)
@@ -234,8 +239,11 @@ class ProducerClient:
         """Whether the partition can go on with its producer id, or with a newer one."""
         if one.producer is not None and not one.broken:
             return True
+        # Batches with the former producer id may still be stored. Only once they are settled may
+        # the next id begin.
         if one.sent:
             return False
+        # Another partition may have asked for a newer id already: then that one is taken.
         if one.broken and one.producer == self._producer:
             self._producer, self._init_ns = None, now.monotonic_ns
         if self._producer is None:
@@ -317,8 +325,10 @@ class ProducerClient:
 
     def _judge(self, batch: _Batch, code: int, base: int, now: Instant) -> None:
         one = self._partitions[batch.place]
+        # It was given up meanwhile, and has its outcome.
         if batch not in one.sent:
             return
+        # A duplicate is stored already, by an earlier try. The leader does not say at which offset.
         if code in (Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER):
             one.sent.remove(batch)
             self._end(batch, "ok", base if code == Error.NONE else -1, "")
@@ -326,6 +336,8 @@ class ProducerClient:
             one.sent.remove(batch)
             one.broken = self._options.idempotent
             self._end(batch, "failed", -1, outcomes.name_of(code))
+        # The oldest batch, at its first try, follows on all that was acknowledged. If its number is
+        # wrong, the leader has lost what it had acknowledged, or has counted otherwise.
         elif code in _DESYNCHRONISED and one.sent[0] is batch and not (batch.tries or one.broken):
             self._break_off(outcomes.name_of(code))
         else:

@@ -24,6 +24,7 @@ def _registers_unrecovered(p: Policies) -> Policies:
 _TOO_QUICK = "the disk of a run is recovered before the first heartbeat could leave"
 
 
+# A starting broker has not been active, so it serves nobody: that is another defect's.
 def _serves_once_active(holds_lease: bool, was_active: bool) -> bool:
     return holds_lease or was_active
 
@@ -32,6 +33,8 @@ def _serves_without_lease(p: Policies) -> Policies:
     return replace(p, broker=replace(p.broker, serves_clients=_serves_once_active))
 
 
+# A broker that loses its lease stops serving as it should: only the time before its first lease
+# differs.
 def _serves_while_starting(holds_lease: bool, was_active: bool) -> bool:
     return holds_lease or not was_active
 
@@ -40,6 +43,7 @@ def _starting_broker_serves(p: Policies) -> Policies:
     return replace(p, broker=replace(p.broker, serves_clients=_serves_while_starting))
 
 
+# The controller fences the broker nevertheless: only the broker's own state does not follow.
 def _session_never_ends(lease_ends_ns: int) -> int:
     return NEVER_NS
 
@@ -60,6 +64,7 @@ def _stops_while_leading(p: Policies) -> Policies:
     return replace(p, broker=replace(p.broker, stops_without_grant=_stops_at_once))
 
 
+# A broker whose stop is granted ends all the same. Only one that gets no grant waits for good.
 def _does_not_stop(asked_ns: int, limit_ns: int) -> tuple[int, StopReason]:
     return NEVER_NS, "shutdown_timeout"
 
@@ -77,6 +82,7 @@ def _names_fenced_brokers(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, serving=serving))
 
 
+# The answer is right while the preferred replica leads, so it takes an election to show this.
 def _preferred_replica(partition: Partition) -> int:
     return partition.replicas[0]
 

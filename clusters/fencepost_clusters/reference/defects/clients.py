@@ -11,6 +11,7 @@ from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
 
 
+# A former leader follows, so it takes writes as long as producers go to it.
 def _followers_too(part: Part) -> bool:
     return part in (Part.LEADER, Part.FOLLOWER)
 
@@ -19,6 +20,8 @@ def _former_leader_writes(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, accepts_writes=_followers_too))
 
 
+# Batches that the former leader stored are not recognised: a producer that got no answer from it
+# sends its batch again, and the new leader stores it once more.
 def _of_this_leader_only(window: tuple[Entry, ...], epoch_start: int) -> tuple[Entry, ...]:
     return tuple(one for one in window if one.base >= epoch_start)
 
@@ -27,6 +30,7 @@ def _new_leader_forgets_producers(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, remembered_batches=_of_this_leader_only))
 
 
+# The followers still fetch, and the high watermark still waits for them. Only the answer does not.
 def _never_waits(acks: int) -> bool:
     return False
 
@@ -39,6 +43,7 @@ def _acks_on_stepping_down(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, error_on_stepping_down=Error.NONE))
 
 
+# Followers need all of the log anyway. Only what consumers get is decided here.
 def _reads_all(high_watermark: int, log_end: int) -> int:
     return log_end
 

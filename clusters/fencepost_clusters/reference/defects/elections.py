@@ -13,6 +13,7 @@ from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire.errors import Error
 
 
+# The ISR that is stored is the one of the rule, so the leader is no member of its own ISR.
 def _outside_first(partition: Partition, isr: tuple[int, ...], live: Collection[int]) -> Elected:
     outside = [r for r in partition.replicas if r in live and r not in partition.isr]
     return (outside[0], isr) if outside else elect(partition, isr, live)
@@ -32,6 +33,8 @@ def _elects_lowest_id(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, election=election))
 
 
+# While a member of the ISR lives, the election is the right one. So RP-06 is broken only together
+# with RP-29: by a leader that is elected from outside once all members are dead.
 def _any_live(partition: Partition, isr: tuple[int, ...], live: Collection[int]) -> Elected:
     leader, isr = elect(partition, isr, live)
     if leader < 0:
@@ -59,6 +62,8 @@ def _deleted_broker_stays_in_isr(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, election=election))
 
 
+# Brokers tell leaders of a partition apart by the leader epoch. So the former leader does not learn
+# from an epoch that it was replaced, and may serve in the same one as its successor.
 def _same_epoch(partition: Partition) -> int:
     return partition.leader_epoch
 
@@ -68,6 +73,8 @@ def _reuses_leader_epoch(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, election=election))
 
 
+# Both the sender and the epoch go unchecked: a former leader's request that was under way while
+# another one was elected is applied to the new leader's ISR.
 def _refuses_no_isr_change(partition: Partition, broker: int, leader_epoch: int) -> Error:
     return Error.NONE
 

@@ -10,6 +10,9 @@ from fencepost_clusters.reference.core.node.effects import NEVER_NS
 from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
+# The broker compares the answered end with its own clock, in which the request has a time. By the
+# controller's clock the lease is longer or shorter by the offset between the clocks, and longer by
+# the time that the request took.
 def _starts_at_receipt(requested_ms: int, now_ms: int) -> int:
     return now_ms
 
@@ -28,6 +31,8 @@ def _never_fences(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, leases=leases))
 
 
+# So every lease has ended as the term begins, and only a broker whose heartbeat comes first is
+# spared.
 def _heard_a_lease_ago(now_ns: int, lease_ns: int) -> int:
     return now_ns - lease_ns
 
@@ -37,6 +42,8 @@ def _fences_at_takeover(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, leases=leases))
 
 
+# A controller that has never led answers as it should: only one that has led before, and was
+# deposed, goes on with the committed image.
 def _renews_after_its_term(ahead: Image | None, committed: Image, led_epoch: int) -> Image | None:
     return committed if ahead is None and led_epoch >= 0 else ahead
 

@@ -13,6 +13,8 @@ from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import records as r
 
 
+# The entity is left out with its old content, too. A snapshot that held the old content would be
+# right: the records of the change follow it in the log.
 def _unchanged_only(copied: Sequence[r.Record], current: Image) -> Sequence[r.Record]:
     unchanged = set(records_of(current))
     return [record for record in copied if record in unchanged]
@@ -47,6 +49,7 @@ def _lag_stays_zero(p: Policies) -> Policies:
     return replace(p, metadata=replace(p.metadata, metadata_lag=_no_lag))
 
 
+# Offset 0 is committed at all times, so an answer that waits for it waits for nothing.
 def _answers_at_once(log_end: int) -> int:
     return 0
 

@@ -12,6 +12,8 @@ from fencepost_clusters.reference.core.cluster.policies import Moves
 from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
+# The preferred replicas are placed as they should be. Only the other replicas do not take turns:
+# RP-01 asks for both.
 def _always_the_next(
     brokers: Sequence[int], partitions: int, replicas: int
 ) -> tuple[tuple[int, ...], ...]:
@@ -43,6 +45,8 @@ def _adding_moves_everything(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
+# The new replicas become the ISR though they lack messages, and one of them may lead. So the leader
+# comes from outside the ISR that was stored before, which RP-06 forbids.
 def _always_caught_up(wanted: Collection[int], isr: Collection[int]) -> bool:
     return True
 
@@ -52,6 +56,8 @@ def _switches_before_caught_up(p: Policies) -> Policies:
     return replace(p, cluster=replace(p.cluster, placement=placement))
 
 
+# The reassignment waits until the new replicas have caught up, so RP-20 holds: only the ISR names
+# brokers that are no replicas any more.
 def _keeps_former(wanted: tuple[int, ...], isr: tuple[int, ...]) -> tuple[int, ...]:
     return (*wanted, *(b for b in isr if b not in wanted))
 

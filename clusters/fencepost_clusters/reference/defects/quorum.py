@@ -11,6 +11,7 @@ from fencepost_clusters.reference.core.quorum.raft.policies import LogEnd
 from fencepost_clusters.reference.policies import Policies, PolicyDefect
 
 
+# Votes are still stored, and refused to candidates whose log is shorter or whose epoch is past.
 def _vote_never_taken(leader: int | None, voted_for: int | None, candidate: int) -> None:
     return None
 
@@ -19,6 +20,8 @@ def _votes_twice(p: Policies) -> Policies:
     return replace(p, raft=replace(p.raft, vote_taken=_vote_never_taken))
 
 
+# The winner lacks committed records, and with its log the others cut theirs off: a record that was
+# committed is lost, so a second clause is broken.
 def _any_log_is_complete(candidate: LogEnd, voter: LogEnd) -> bool:
     return True
 
@@ -35,6 +38,8 @@ def _isolated_controller_stays(p: Policies) -> Policies:
     return replace(p, raft=replace(p.raft, resigns_at_ns=_never_resigns))
 
 
+# Voters that were added later are in the log alone, and a broker that does not follow them is lost
+# once the first ones are gone.
 def _configured_voters(
     learned: Mapping[int, Address], bootstrap: Collection[Address]
 ) -> Mapping[int, Address]:

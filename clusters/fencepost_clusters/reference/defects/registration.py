@@ -44,6 +44,7 @@ def _admits_unsupporting_broker(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, registration=registration))
 
 
+# A process that registers again before the lease of its former one has ended is refused until then.
 def _waits_for_lease_end(holder_lease_ends_ns: int, now_ns: int) -> bool:
     return now_ns >= holder_lease_ends_ns
 
@@ -62,6 +63,8 @@ def _registers_unfenced(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, registration=registration))
 
 
+# Within a term the epochs still grow. Only the next term begins to count anew, so one of its epochs
+# may have been another registration's.
 def _epoch_in_term(next_offset: int, term_begin: int) -> int:
     return next_offset - term_begin
 
@@ -71,6 +74,8 @@ def _reuses_broker_epochs(p: Policies) -> Policies:
     return replace(p, controller=replace(p.controller, registration=registration))
 
 
+# The lease is given back under an epoch that counted before the fencing: requests of that time,
+# which are still under way, would be taken.
 def _old_epoch(current: int, new: int) -> int:
     return current
 

@@ -20,6 +20,8 @@ def _restarts_from_log_end(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, restored_watermark=_from_log_end))
 
 
+# The replica's own high watermark may lag behind the leader's, so what it cuts off may be
+# committed. If all others fail before it has fetched that again, it is lost.
 def _keeps_committed_only(high_watermark: int, log_end: int) -> int:
     return high_watermark
 
@@ -28,6 +30,7 @@ def _truncates_to_checkpoint(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, kept_when_following=_keeps_committed_only))
 
 
+# The follower keeps messages of a former leader and appends the new leader's behind them.
 def _never_diverges(last_epoch: int, log_end: int, leaders_epoch: int, leaders_end: int) -> bool:
     return False
 
@@ -53,6 +56,8 @@ def _followers_never_learn(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, learned_watermark=_learns_nothing))
 
 
+# The leader never asks for a smaller ISR. A follower that is fenced leaves it by the controller's
+# record nevertheless.
 def _never_lags(silent_ns: int, most_ns: int) -> bool:
     return False
 
@@ -61,6 +66,7 @@ def _dead_follower_blocks(p: Policies) -> Policies:
     return replace(p, replication=replace(p.replication, is_laggard=_never_lags))
 
 
+# What the follower has stored is not asked.
 def _joins_while_it_fetches(follower: Follower, least_end: int, now_ns: int, most_ns: int) -> bool:
     return now_ns - follower.fetched_ns < most_ns
 

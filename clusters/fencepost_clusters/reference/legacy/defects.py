@@ -28,6 +28,7 @@ def _never(*_: object) -> bool:
     return False
 
 
+# The first process of a broker has no former one, and sends its own.
 def _former_incarnation(own: int, former: int | None) -> int:
     return own if former is None else former
 
@@ -52,10 +53,12 @@ def _fences_never(contact_ns: int, timeout_ns: int) -> int:
     return contact_ns + (1 << 60)
 
 
+# A quarter of the time: the broker fences itself while the controller still counts it as active.
 def _fences_early(contact_ns: int, timeout_ns: int) -> int:
     return contact_ns + timeout_ns // 4
 
 
+# A broker that is not fenced takes its answers as it should.
 def _stays_fenced(state: OwnState, answered: BrokerState, stopping: bool) -> OwnState:
     if state is OwnState.FENCED:
         return state
@@ -66,6 +69,7 @@ def _stays_active(state: OwnState) -> OwnState:
     return state
 
 
+# A request without an epoch has -1, which is less than any epoch.
 def _refuses_without_epoch(requested: int, own: int) -> bool:
     return requested < own
 
@@ -74,6 +78,8 @@ def _skips_stop_replica(api: str) -> bool:
     return api != "StopReplica"
 
 
+# The epoch that the controller adopted from a heartbeat is compared, and not the one for which it
+# sent the broker its roles. So it takes the restarted broker for a known one.
 def _adopted_epoch(initialised: int, adopted: int) -> int:
     return adopted
 
@@ -94,6 +100,7 @@ def _any_broker_leads(partition: Partition, broker: int, leader_epoch: int) -> b
     return broker in partition.replicas
 
 
+# Other rules about an ISR still hold: only the empty one is let through.
 def _may_be_empty(partition: Partition, isr: Collection[int], live: Collection[int]) -> bool:
     return not isr or _CONTROLLER.is_valid_isr(partition, isr, live)
 
@@ -102,14 +109,17 @@ def _stays_while_heartbeats_arrive(heard_ns_ago: int, timeout_ns: int) -> bool:
     return heard_ns_ago < timeout_ns
 
 
+# One kind of malformed heartbeat is still refused: the others are taken.
 def _unknown_states_only(broker: int, has_endpoint: bool, target: int) -> bool:
     return target not in list(BrokerState)
 
 
+# Brokers of the old protocol send no heartbeats, and so are silent from the start.
 def _is_silent_in_any_version(version: int, silent_ns: int, timeout_ns: int) -> bool:
     return silent_ns >= timeout_ns
 
 
+# A broker that hosts a single partition gets none at all.
 def _first_half(hosted: tuple[Partition, ...]) -> tuple[Partition, ...]:
     return hosted[: len(hosted) // 2]
 
@@ -118,6 +128,7 @@ def _newcomers_only(was_known: bool) -> bool:
     return not was_known
 
 
+# The other control requests are sent again. What is lost is only the state of the cluster.
 def _drops_update_metadata(api: str) -> bool:
     return api != "UpdateMetadata"
 

@@ -69,6 +69,7 @@ class Log:
         self._segments: list[_Segment] = []
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.glob("*.log")):
+            # Segments behind a damaged one are dropped: a log has no gaps.
             if self.cut_bytes:
                 path.unlink()
                 continue
@@ -86,6 +87,8 @@ class Log:
                 header = record_batch.parse(data, at)
             except record_batch.CorruptBatch:
                 self.cut_bytes += len(data) - at
+                # A damaged batch and all behind it go, though some of these may be whole: their
+                # offsets would not follow on what is left.
                 os.ftruncate(fd, at)
                 break
             self.entries.append(entry(header))
@@ -107,6 +110,8 @@ class Log:
         """Writes one batch at the end."""
         header = record_batch.parse(data, verify=False)
         segment = self._segments[-1]
+        # An empty segment takes a batch of any size: otherwise one that is larger than a segment
+        # could never be stored.
         if segment.size and segment.size + len(data) > self._segment_bytes:
             segment = self._roll(header.base_offset)
         written = 0
@@ -127,6 +132,7 @@ class Log:
         """Drops every batch that reaches past an offset."""
         while self._places and self._places[-1].end > to_offset:
             gone = self._places.pop()
+            # Segments behind that of the batch are empty by then.
             while self._segments[-1].base != gone.segment:
                 self._drop_last_segment()
             os.ftruncate(self._segments[-1].fd, gone.position)
@@ -144,6 +150,7 @@ class Log:
         chunks: list[bytes] = []
         run: list[_Place] = []
         for place in self._places[first : last + 1]:
+            # Batches of one segment lie one behind the other, so that one read gets them all.
             if run and run[-1].segment != place.segment:
                 chunks.append(self._read_run(run))
                 run = []
@@ -161,6 +168,7 @@ class Log:
         """Drops the segments that end at or before an offset; the last segment stays."""
         while len(self._segments) > 1:
             first = self._segments[0]
+            # A segment is a file, and goes as a whole or stays.
             if any(p.segment == first.base and p.end > offset for p in self._places):
                 break
             self._places = [p for p in self._places if p.segment != first.base]
@@ -225,6 +233,8 @@ class Disk:
         folder = self.folder / log
         number = "-1" if epoch < 0 else f"{epoch:010d}"
         path = folder / f"{offset:020d}-{number}.checkpoint"
+        # The snapshot is on the disk before anything that it replaces is dropped: a crash in
+        # between leaves both.
         self._replace(path, data, sync=True)
         for older in folder.glob("*.checkpoint"):
             if older != path:
@@ -279,6 +289,8 @@ class Disk:
     @staticmethod
     def _replace(path: Path, data: bytes, sync: bool) -> None:
         path.parent.mkdir(exist_ok=True)
+        # The file is written under another name and then renamed: a crash leaves the old file or
+        # the new one, and no half of one.
         temporary = path.with_name(f"{path.name}.new")
         with temporary.open("wb") as file:
             file.write(data)

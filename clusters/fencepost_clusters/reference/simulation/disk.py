@@ -45,8 +45,10 @@ class MemoryLog:
 
     def truncate(self, to_offset: int) -> None:
         """Drops every batch that reaches past an offset."""
+        # A batch that reaches past the offset goes as a whole, since a batch cannot be cut in two.
         keep = bisect_right(self.ends, to_offset)
         del self.batches[keep:], self.bases[keep:], self.ends[keep:]
+        # What follows at those offsets was not synced.
         self.synced = min(self.synced, self.ends[-1] if self.ends else 0)
 
     def drop_below(self, offset: int) -> None:
@@ -68,6 +70,7 @@ class MemoryLog:
         """Forgets the batches from a random point after the last sync on. In half of the cases it
         forgets all of them, since a kernel seldom writes back."""
         least = bisect_right(self.ends, self.synced)
+        # What survives is a prefix: recovery cuts the log off at the first batch that is missing.
         keep = least if chance(0, 1) else chance(least, len(self.ends))
         self.truncate(self.ends[keep - 1] if keep else 0)
 
@@ -79,6 +82,7 @@ class MemoryLog:
             number -= 1
             data = self.batches[number]
             if torn(data, last_bytes) != data:  # its last bytes may be zeros anyway
+                # The earliest damaged batch counts, so the loop goes on towards the front.
                 keep = number
             last_bytes -= len(data)
         damaged = keep < len(self.batches)

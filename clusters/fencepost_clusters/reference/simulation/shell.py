@@ -184,6 +184,8 @@ class Shell:
     def wake(self) -> None:
         now_ns = self._host.monotonic_ns()
         if self._exit is not None:
+            # A process that wants to exit decides nothing more: it only waits for its sessions to
+            # close.
             self._leave(now_ns >= self._exit.latest_ns)
             return
         if self._recovered_ns is not None and now_ns >= self._recovered_ns:
@@ -283,8 +285,10 @@ class Shell:
         outgoing = self._outgoing.pop(connection, None)
         if outgoing is None:
             return
+        # Another connection to the same peer may have been dialled since.
         if self._peers.get(outgoing.key) == connection:
             del self._peers[outgoing.key]
+        # In a fixed order, so that a seed always gives the same run.
         for call_id in sorted(outgoing.calls):
             self._step(CallFailed(call_id, reason))
 
@@ -301,6 +305,8 @@ class Shell:
 
     def _step(self, what: Any) -> None:
         """One step, and further steps for the answers to its effects that came within it."""
+        # A core handles one input at a time: what an effect brings about within the step waits for
+        # its end.
         if self._stepping:
             self._inputs.append(what)
             return
@@ -395,6 +401,7 @@ class Shell:
         self._host.send(
             connection, _Request(self._name, call.call_id, call.message, self._principal)
         )
+        # A produce with acks=0 has no answer, so nothing waits for it.
         if not (isinstance(call.message, ProduceRequest) and call.message.acks == 0):
             self._outgoing[connection].calls.add(call.call_id)
             due_ns = self._host.monotonic_ns() + call.timeout_ms * MS
@@ -410,6 +417,8 @@ class Shell:
         if header is not None and message is not None:
             message = RawFrame(codec.encode_response(header, message)[4:])
         answer = None if message is None else _Answer(correlation, message)
+        # Kafka answers the requests of a connection in their order: a later answer waits for the
+        # earlier ones.
         if incoming.order[0] != reply.request_id:
             incoming.answers[reply.request_id] = answer
             return

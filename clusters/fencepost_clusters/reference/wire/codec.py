@@ -256,6 +256,8 @@ def decode_request(
 
 def encode_response(header: Header, response: m.Response) -> bytes:
     """The frame, its length included, that answers a request."""
+    # The version -1 marks an ApiVersions request of a version that is not known: it is answered in
+    # version 0.
     version = max(0, header.version)
     schema = _response_schema(header.api.key, version)
     entity = _to_entity(header.api.response, schema)(response)
@@ -289,6 +291,8 @@ def decode_response(
     Raises guard.Malformed.
     """
     api = calls[request]
+    # Requests without a broker epoch go out in an older version; their answers have one layout in
+    # both.
     schema = _response_schema(api.key, api.max_version)
     try:
         header, body = _read(schema, frame)
@@ -346,6 +350,7 @@ def _frame(schema: Any, header: dict[str, object], body: object) -> bytes:
     entity_writer(header_schema)(buffer, header_schema(**header))
     entity_writer(schema)(buffer, body)
     view = buffer.getbuffer()
+    # The length is known only once the body is written.
     view[:4] = (len(view) - 4).to_bytes(4, "big")
     del view
     return buffer.getvalue()

@@ -81,6 +81,8 @@ def _fixed(size: int) -> Walker:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
+    # Five bytes of seven bits hold 32 bits; without the bound, foreign bytes could make a length of
+    # any size.
     for index in range(at, at + 5):
         byte = data[index]
         value |= (byte & 0x7F) << shift
@@ -110,6 +112,7 @@ def _blob(width: int) -> Walker:
 
     def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         size, at = read(data, at)
+        # -1 stands for null. Whether null is allowed here is for the decoder to say.
         if size < -1 or at + size > len(data):
             raise Malformed(f"a string or blob of {size} bytes with {len(data) - at} left")
         return at + max(0, size)
@@ -122,6 +125,8 @@ def _array(width: int, item: Walker) -> Walker:
 
     def walk(data: bytes, at: int, edits: list[Edit]) -> int:
         count, at = read(data, at)
+        # Each element has at least one byte, so an array cannot have more elements than there are
+        # bytes left.
         if count < -1 or count > len(data) - at:
             raise Malformed(f"an array of {count} with {len(data) - at} bytes left")
         for _ in range(count):
@@ -206,9 +211,13 @@ def _tags(data: bytes, at: int, known: dict[int, Walker], edits: list[Edit]) -> 
             changed = True
             continue
         inner: list[Edit] = []
+        # The field is checked within its own bytes: what it claims beyond them belongs to the next
+        # field.
         if known[tag](value, 0, inner) > size:
             raise Malformed(f"tagged field {tag} is longer than its size")
         changed = changed or bool(inner)
+        # A known field may contain unknown ones. Its size changes with them, so it is written
+        # again.
         value = _edited(value, inner)
         kept += [_unsigned(tag), _unsigned(len(value)), value]
     if changed:

@@ -35,11 +35,14 @@ def parse(data: bytes, at: int = 0, verify: bool = True) -> BatchHeader:
         base_offset, length, leader_epoch, magic, crc, attributes, last_delta, _first_timestamp,
         max_timestamp, producer_id, producer_epoch, base_sequence, count,
     ) = _HEADER.unpack_from(data, at)  # fmt: skip
+    # The length in the header counts from behind itself: 8 bytes of base offset and 4 of length
+    # come before.
     size = length + 12
     if magic != 2:
         raise CorruptBatch(f"magic {magic}, not 2")
     if size < HEADER_SIZE or at + size > len(data):
         raise CorruptBatch(f"a batch of {size} bytes in {len(data) - at}")
+    # Offsets without gaps: the log's arithmetic counts one offset for each record.
     if count < 1 or last_delta != count - 1:
         raise CorruptBatch(f"{count} records with last offset delta {last_delta}")
     if verify and crc32c(memoryview(data)[at + CRC_FROM : at + size]) != crc:
@@ -105,6 +108,7 @@ def build(
         timestamp_ms, timestamp_ms, *producer, len(values),
     )  # fmt: skip
     whole = bytearray(header + body)
+    # The checksum comes last, since it covers the whole batch behind it.
     struct.pack_into(">I", whole, 17, crc32c(memoryview(whole)[CRC_FROM:]))
     return bytes(whole)
 
@@ -126,6 +130,8 @@ def values(batch: bytes) -> tuple[bytes, ...]:
             if value_length < 0 or at + value_length > end > len(batch):
                 raise CorruptBatch("a record's value does not fit into it")
             found.append(batch[at : at + value_length])
+            # Headers of the record, if any, are skipped: its length tells where the next one
+            # begins.
             at = end
     except IndexError:
         raise CorruptBatch("a record is cut short") from None

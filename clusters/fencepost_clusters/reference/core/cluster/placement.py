@@ -22,6 +22,8 @@ def place(brokers: Sequence[int], partitions: int, replicas: int) -> tuple[Repli
     placed: list[Replicas] = []
     for number in range(partitions):
         i, k = number % n, number // n
+        # With each further partition of a broker, its other replicas begin at the next neighbour.
+        # So if the broker fails, its load is spread over all of them.
         others = [(i + 1 + (j - 1 + k) % (n - 1)) % n for j in range(1, replicas)]
         placed.append(tuple(ordered[x] for x in (i, *others)))
     return tuple(placed)
@@ -42,6 +44,7 @@ def add_brokers(
     placed = dict(held)
     on: dict[int, list[K]] = {broker: [] for broker in old}
     for key, replicas in held.items():
+        # Replicas on brokers that are not live count for nobody: they stay where they are.
         load.update(r for r in replicas if r in load)
         preferred[replicas[0]] += 1
         for broker in replicas:
@@ -73,10 +76,15 @@ def _next_move(
     """A partition, the old broker that gives it, and the new one that takes it."""
     for taker in sorted(new, key=lambda b: (load[b], b)):
         for giver in sorted(on, key=lambda b: (-load[b], b)):
+            # A move between counts that differ by one would only exchange them. The givers are
+            # sorted by their load, so that no later one has more.
             if load[giver] - load[taker] < 2:
                 break
             free = [key for key in on[giver] if taker not in placed[key]]
             if free:
+                # A partition that the giver leads by preference is chosen while that makes the
+                # counts of preferred leaders more equal, too; otherwise another one, if there is
+                # any.
                 lead = preferred[giver] - preferred[taker] > 1
                 fits = (key for key in free if (placed[key][0] == giver) is lead)
                 return next(fits, free[0]), giver, taker

@@ -66,12 +66,14 @@ def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outco
     if not wanted or len(set(wanted)) != len(wanted):
         return None, Error.INVALID_REPLICA_ASSIGNMENT, "replicas must be distinct brokers"
     origin = _origin(one)
+    # A broker that has the partition already may be down: it need not be live to stay.
     unknown = sorted(set(wanted) - set(origin) - set(on.image.live()))
     if unknown:
         return None, Error.INVALID_REPLICA_ASSIGNMENT, f"broker {unknown[0]} is not live"
     adding = tuple(b for b in wanted if b not in origin)
     removing = tuple(b for b in origin if b not in wanted)
     replicas = (*wanted, *removing)
+    # Brokers that the former reassignment was adding leave the ISR with the replica list.
     isr = tuple(b for b in replicas if b in one.isr)
     if not isr:
         message = "no member of the ISR would be left: call the reassignment under way off first"
@@ -87,6 +89,7 @@ def begin(on: DecisionContext, one: Partition, wanted: tuple[int, ...]) -> Outco
         adding=adding,
         removing=removing,
     )
+    # A request that only removes replicas, or reorders them, has nothing to wait for.
     done = switch(on.image, begun, on.policies.placement)
     if done is not None:
         return done, Error.NONE, None
@@ -131,6 +134,7 @@ def settle(
             done = switch(image, one, policies.placement)
             if done is not None:
                 found.append(done)
+        # Not during a reassignment: it ends with an election of its own.
         elif policies.election.returns_to_preferred(one, ready):
             found.append(leadership.to_preferred(one, policies.election))
     return tuple(found)
@@ -149,6 +153,8 @@ def alter(on: DecisionContext, asked: a.AlterPartitionReassignmentsRequest) -> C
         for part in topic.partitions:
             one = on.image.partition(topic.name, part.partition_index)
             outcome: Outcome
+            # Both records would be made from the same state, so the second would undo the first
+            # unnoticed.
             if (topic.name, part.partition_index) in seen:
                 outcome = None, Error.INVALID_REQUEST, "the partition is in the request twice"
             elif one is None:
