@@ -98,6 +98,8 @@ class KafkaLogParser:
         for one in self._rows.get(logger.rpartition(".")[2], ()):
             found = one.message.search(message)
             if found is not None:
+                # The first row that matches takes the line: further rows of the logger are not
+                # tried.
                 self._memory.at_ns = at_ns
                 return [ParsedEvent(at_ns, body) for body in one.make_events(self._memory, found)]
         return self._warning(at_ns, line.split(" ", 2)[1], logger, message)
@@ -108,6 +110,8 @@ class KafkaLogParser:
         now = self._memory
         soon = now.warned_ns is not None and at_ns - now.warned_ns < _WARNED_EACH_NS
         warns = level in _WARNINGS or _UNREGISTERED in message
+        # After a node has joined, its warnings are not needed: they only explain why it does not
+        # join.
         if now.joined or soon or not warns:
             return ()
         now.warned_ns = at_ns
@@ -126,6 +130,7 @@ def _broker_started(now: Memory, said: Match[str]) -> Bodies:
 
 def _registered(now: Memory, said: Match[str]) -> Bodies:
     now.broker_epoch, now.joined = int(said[2]), True
+    # A broker is registered as fenced, until a heartbeat's answer says otherwise.
     yield becomes(now, "FENCED", "registered")
 
 
@@ -137,6 +142,7 @@ def _unfenced(now: Memory, said: Match[str]) -> Bodies:
 
 def stopping(now: Memory, said: Match[str]) -> Bodies:
     """The event of a broker that is asked to stop, or begins to."""
+    # A broker prints several lines as it is asked to stop: the first one counts.
     if now.registers and not now.stopping:
         now.stopping = True
         yield BrokerStopping(
@@ -232,6 +238,7 @@ def _majority_lost(now: Memory, said: Match[str]) -> Bodies:
 
 
 def _resigned(now: Memory, said: Match[str]) -> Bodies:
+    # The line of the resignation names no reason: a line before says that the majority was lost.
     yield from _left(now, said, "no_majority" if now.majority_lost else "higher_epoch")
 
 
@@ -246,6 +253,7 @@ def _left(now: Memory, said: Match[str], reason: ResignReason) -> Bodies:
     epoch = int(said["epoch"])
     now.active_epoch, now.majority_lost = -1, False
     yield ControllerResigned(epoch=epoch, reason=reason)
+    # Some versions do not name the offset to which they revert: then no event can say it.
     if said["stable"] is not None:
         committed = now.marks.get(METADATA_LOG, 0)
         yield StateReverted(offset=int(said["stable"]) + 1, high_watermark=committed, epoch=epoch)
@@ -254,6 +262,7 @@ def _left(now: Memory, said: Match[str], reason: ResignReason) -> Bodies:
 def _ends_itself(now: Memory, said: Match[str]) -> Bodies:
     """A process ends since one of its threads failed. If it leads, its leadership ends with it."""
     epoch, now.active_epoch, now.majority_lost = now.active_epoch, -1, False
+    # Only a node that is the active controller has an epoch here.
     if epoch >= 0:
         doing, error = f"the {said['doing'] or 'process'}", said["error"].strip()
         yield ControllerFailed(epoch=epoch, doing=doing, error=error)
@@ -283,6 +292,7 @@ def _applied(now: Memory, said: Match[str]) -> Bodies:
 def _published(now: Memory, said: Match[str]) -> Bodies:
     """A broker begins to apply an image. From 3.5 on, its loader has said so before."""
     image = MetadataApplied(offset=int(said[1]), epoch=int(said[2]))
+    # A version whose loader and broker both print a line must not make two events of one image.
     if image != now.image:
         now.image = image
         yield image

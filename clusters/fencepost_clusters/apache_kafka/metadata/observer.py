@@ -119,8 +119,12 @@ class LogProgress:
             self.waiting.clear()
             return ()
         self.waiting += answer.records
+        # By the last batch, and not by the last metadata record: a batch of control records has
+        # none, and would be fetched for ever.
         if answer.end >= 0:
             self.next_offset, self.last_epoch = answer.end, answer.end_epoch
+        # Records that are not committed wait: they may be a leader's that is deposed before they
+        # are.
         committed = [stored for stored in self.waiting if stored.offset < answer.high_watermark]
         if committed:
             self.committed = committed[-1].offset + 1, committed[-1].epoch
@@ -225,15 +229,21 @@ class Observer:
                             return
             except OSError:
                 pass  # it is down, cut off or paused: another controller may lead by now
+            # Any controller may lead, and one that does not lead answers with an error: so all are
+            # asked in turn.
             self._at = (self._at + 1) % len(self._ends)
             self._asked_to_stop(WAIT_MS / 1000)
 
     def _ask(self, connection: socket.socket) -> bool:
         """Fetches once; returns whether to go on asking this controller."""
         answer = read_answer(self._exchange(connection, request(self._reading)), self._schemas)
+        # The epoch is learned even from an error: a request with a former epoch is refused until
+        # then.
         if answer.epoch > self._reading.leader_epoch:
             self._reading.leader_epoch = answer.epoch
             if answer.error:
+                # This controller knows a newer epoch than the request had: it may be the leader,
+                # and is asked again.
                 return answer.error == "FENCED_LEADER_EPOCH"
         if answer.error:
             return False
@@ -250,6 +260,8 @@ class Observer:
             asked = snapshot.request(self._reading.leader_epoch)
             if not snapshot.take(self._exchange(connection, asked)):
                 return False
+        # First what was missed, then what the snapshot has: so a rule knows, before it reads a
+        # state, that the states before it may be missing.
         self._recorder.record(self._reading.skip(snapshot))
         digest = f"{zlib.crc32(snapshot.data):08x}"
         self._recorder.record(
@@ -278,6 +290,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     got = b""
     while len(got) < size:
         more = connection.recv(size - len(got))
+        # The end of the stream in the middle of an answer: the answer is worth nothing.
         if not more:
             raise ConnectionResetError("end of stream")
         got += more

@@ -64,6 +64,7 @@ class _Starved:
         the end of the run; a finding is then about the event that began the excess."""
         for (process, epoch), (since_ns, by) in list(self.since.items()):
             took_ns = at_ns - since_ns
+            # Without a known timeout there is no bound.
             if not self.voters.fetch_timeout_ns or took_ns <= self.bound_ns:
                 continue
             late = violated(
@@ -79,6 +80,7 @@ class _Starved:
             )
             actors = (process, *OBSERVERS)
             self.late.append(Deadline(late, actors, since_ns, at_ns, took_ns))
+            # One finding for a term is enough.
             self.reported.add((process, epoch))
             del self.since[process, epoch]
 
@@ -92,6 +94,7 @@ class _Starved:
         terms = set(self.voters.active.items()) - self.reported
         starved = {term for term in terms if self.voters.starved(term[0])}
         began = (event.at_ns, event.ref)
+        # A term that a majority reaches again drops out, so that its next silence counts anew.
         self.since = {term: self.since.get(term, began) for term in sorted(starved)}
 
 
@@ -107,11 +110,13 @@ class WithoutMajorityResigns(Rule[_Starved]):
 
     @on(*QUORUM_KINDS)
     def step(self, state: _Starved, event: Event, body: Struct) -> Findings:
+        # The event of a fault comes once it is measured. What it does begins earlier.
         began_ns = body.began_at_ns if isinstance(body, FaultInjected | FaultHealed) else 0
         state.overdue(began_ns or event.at_ns, event.ref)
         if isinstance(body, FaultHealed):
             state.healed(began_ns or event.at_ns)
         resigned = isinstance(body, ControllerResigned) and (event.process, body.epoch)
+        # Asked before the event is learned: afterwards the controller is not active any more.
         found = (Exercised(event.ref, Evidence.SELF),) if resigned in state.since else ()
         state.voters.learn(event)
         state.look(event)
@@ -142,11 +147,13 @@ class IsrBeginsNoEpoch(Rule[_Newest]):
     @on(PartitionCommitted)
     def step(self, state: _Newest, event: Event, now: PartitionCommitted) -> Findings:
         before = state.record
+        # Two observers read the log, so each record comes twice.
         if before is not None and now.offset <= before.offset:
             return NOTHING
         state.record = now
         if before is None:
             return NOTHING
+        # With a replica removed, an epoch may begin though the leader stays.
         stays = now.leader == before.leader >= 0 and set(before.replicas) <= set(now.replicas)
         gone = sorted(set(before.isr) - set(now.isr))
         if stays and now.leader_epoch == before.leader_epoch + 1:
@@ -201,15 +208,20 @@ class _Returns:
         fault = self.voters.faults.now.get(body.fault_id)
         since_ns = began_ns(event)
         away_ns = 2 * self.voters.fetch_timeout_ns
+        # A voter that was away for a shorter time may not have stood for election, so its return
+        # says nothing.
         if fault is None or not fault.severs or not away_ns or since_ns - fault.began_ns < away_ns:
             return None
         terms = [term for term in self.terms if term[0] <= since_ns]
         slots = set(self.voters.processes)
         alone = [one for one in slots if _around(one, slots) <= fault.directions]
+        # With two voters, either is cut off from all others, and there is no majority that could go
+        # on.
         if len(alone) != 1 or len(slots) < 3 or not terms or self._disturbed(body.fault_id):
             return None
         _, active, epoch = terms[-1]
         gone = self.resigned.get((active, epoch))
+        # A voter that led while it was cut off deposes nobody but itself.
         if slot_of(active) == alone[0] or (gone is not None and gone[0] < since_ns):
             return None
         until_ns = event.at_ns + away_ns
@@ -239,6 +251,7 @@ class _Returns:
         if gone is None and at_ns <= back.until_ns:
             return NOTHING
         self.returned = None
+        # A resignation long after the return has another cause.
         if gone is None or gone[0] > back.until_ns:
             return (Exercised(back.by, Evidence.SELF),)
         if gone[1].reason == "higher_epoch":
@@ -279,6 +292,7 @@ class ReturnDeposesNone(Rule[_Returns]):
                 state.terms.append((event.at_ns, event.process, body.epoch))
             case ControllerResigned():
                 state.resigned[event.process, body.epoch] = event.at_ns, body, event.ref
+            # From here on, something else than the return may cost the leader its term.
             case ProcessExited() if slot_of(body.ended) in state.voters.processes:
                 state.returned = None
             case Administered(operation="add_voter" | "remove_voter"):

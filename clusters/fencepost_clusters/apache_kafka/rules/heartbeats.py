@@ -69,6 +69,7 @@ class _Unfenced:
 def _note(state: _Unfenced, event: Event, body: HeartbeatAnswered) -> Event | None:
     """Notes an answer that unfences a broker; returns the event of that broker, if it runs."""
     key = body.broker_id, body.request_epoch
+    # The first answer counts: later ones only keep the broker as it is.
     if body.error != "NONE" or body.next_state != "ACTIVE" or key in state.unfencing:
         return None
     state.unfencing[key] = body
@@ -131,6 +132,7 @@ class RunsOnceTold(Rule[_Unfenced]):
                 broker=broker_of(broker),
                 epoch=epoch,
             )
+            # A controller that ended about then may have answered and ended before it logged that.
             lost = any(
                 -LOGGED_WITHIN_NS <= at - runs.at_ns <= 2 * LOGGED_WITHIN_NS for at in state.ended
             )
@@ -227,11 +229,13 @@ class SessionLastsItsTime(Rule[_Sessions]):
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected():
+                # A new term counts every session from its own beginning.
                 state.heard = {k: v for k, v in state.heard.items() if k[0] != event.process}
             case HeartbeatAnswered(error="NONE"):
                 key = event.process, body.broker_id
                 state.heard[key] = body.received_at_ns, event.ref
             case LeaseExpired():
+                # Without a heartbeat that is known, nothing says since when the session counts.
                 heard = state.heard.pop((event.process, body.broker_id), None)
                 if heard is not None:
                     return self._ended(state, event, body, *heard)

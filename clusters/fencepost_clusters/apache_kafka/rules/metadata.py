@@ -128,6 +128,7 @@ class VisibleIsCommitted(Rule[_Visible]):
                 partition=partition_at(*place),
                 epoch=epoch,
             )
+            # By the content, and not by an offset: the answer names none.
             kept = (epoch, isr) in state.isrs.get(place, ())
             found.append(self._answered(event, end, granted, kept=kept))
         for broker, epoch, event in state.registered:
@@ -149,6 +150,7 @@ class VisibleIsCommitted(Rule[_Visible]):
         """Whether a majority of the controllers has what nodes applied."""
         found: list[Finding] = []
         for (offset, epoch), ref in state.applied.items():
+            # A log that begins later has dropped the record for a snapshot, so it cannot say.
             logs = {slot for slot, log in state.logs.items() if log and offset >= min(log)}
             having = {slot for slot in logs if state.logs[slot].get(offset) == epoch}
             if len(logs) < 2:
@@ -201,12 +203,16 @@ class _States:
         others = [
             one
             for one in self.by_log.get(snapshot.offset, ())
+            # A node's own log may have been read by the process that wrote the snapshot: only
+            # another node's is independent of it.
             if one.slot != snapshot.slot and one.epoch == snapshot.epoch
         ]
         wrong = [one for one in others if one.digest != snapshot.digest]
         if wrong:
             other = slot_scope(wrong[0].slot)
             slot, offset = slot_scope(snapshot.slot), snapshot.offset
+            # A difference that is explained by these settings alone is told as such, so that it is
+            # not taken for another one.
             if snapshot.orphans and all(one.digest == snapshot.sound for one in wrong):
                 return tuple(
                     violated(

@@ -77,12 +77,16 @@ class FencedIsLeftOut(Rule[_Applied]):
     def step(self, state: _Applied, event: Event, body: Struct) -> Findings:
         match body:
             case NodeStarted():
+                # A process that starts has applied nothing so far.
                 state.applied.pop(slot_of(event.process), None)
                 state.reached.pop(slot_of(event.process), None)
             case BrokerCommitted() if not state.about.take(body.broker_id, body.offset):
                 pass  # the other observer has read it, or a newer one
             case BrokerCommitted(fenced=True):
+                # The first fencing counts: a second record of a fenced broker does not fence it
+                # anew.
                 state.fenced.setdefault(body.broker_id, (body.offset, event.ref))
+                # The broker may have applied the record before the observer has read it.
                 for slot, (offset, at_ns) in state.applied.items():
                     self._reach(state, slot, offset, at_ns)
             case BrokerCommitted():
@@ -90,6 +94,8 @@ class FencedIsLeftOut(Rule[_Applied]):
                 state.suspects = [
                     one
                     for one in state.suspects
+                    # A suspect stays if the unfencing is later than what the answering broker had
+                    # applied: it could not know of it.
                     if one[0] != body.broker_id or one[1] < body.offset
                 ]
                 for reached in state.reached.values():
@@ -112,6 +118,8 @@ class FencedIsLeftOut(Rule[_Applied]):
     def _answered(state: _Applied, event: Event, body: ProbeCompleted) -> Findings:
         found: list[Finding] = []
         for broker, since_ns in sorted(state.reached.get(body.slot, {}).items()):
+            # By the time of the sending: a request that was under way before may be answered from
+            # the former state.
             if since_ns + APPLIED_WITHIN_NS > body.sent_at_ns:
                 continue
             if broker in body.brokers:

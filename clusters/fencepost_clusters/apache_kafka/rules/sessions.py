@@ -64,6 +64,8 @@ class HolderKeepsId(Rule[IdHolders]):
         match body:
             case HeartbeatRefused(error=error) if error == DUPLICATE:
                 holder = state.process(state.records.get(body.broker_id))
+                # A process that is refused its own former id, with no other holder, shows nothing
+                # of the clause.
                 if holder and holder != event.process:
                     return (Exercised(event.ref, Evidence.PEER),)
             case BrokerCommitted():
@@ -73,6 +75,8 @@ class HolderKeepsId(Rule[IdHolders]):
     @staticmethod
     def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Findings:
         news, was = state.commit(body)
+        # A fenced holder has lost the id already, and a record of the same incarnation hands
+        # nothing over.
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
         holder = state.process(was)
@@ -89,6 +93,8 @@ class HolderKeepsId(Rule[IdHolders]):
             offset=body.offset,
             holder=process_scope(holder),
         )
+        # The holder is named as excused, and not left out: a reader can see that the id passed
+        # under a fault.
         excuse = state.excuse(holder, event.at_ns)
         if excuse:
             given = f"broker {body.broker_id} was given to {newcomer or 'another process'}"
@@ -161,9 +167,11 @@ class _Sessions:
         kept: list[_Late] = []
         for one in self.suspects:
             silence, record = one.silence, self.records.get(one.broker)
+            # The silence was over the bound before the healing began: it stays late.
             if silence.why != fault_id or began_ns > silence.since_ns + one.deadline.bound_ns:
                 kept.append(one)
             elif record is not None and not record.fenced:
+                # It is put back, so that it is judged by the time when the healing began.
                 self.silent.setdefault(one.broker, silence)
         self.suspects = kept
 
@@ -224,6 +232,8 @@ class SilentIsFenced(Rule[_Sessions]):
         if isinstance(body, BrokerCommitted):
             return self._committed(state, event, body)
         acting = state.acting
+        # The healing itself began earlier than its event. So what is late is decided in `_learn`,
+        # by the time of its beginning.
         if not isinstance(body, FaultHealed):
             # What is late by now stays so, whatever this event changes.
             began_ns = body.began_at_ns if isinstance(body, FaultInjected) else 0
@@ -241,6 +251,7 @@ class SilentIsFenced(Rule[_Sessions]):
         match body:
             case NodeStarted(role="broker"):
                 state.ids[event.process] = state.ids[slot_of(event.process)] = body.node_id
+                # A fault names a slot: this is the process that it strikes.
                 state.newest[slot_of(event.process)] = event.process
                 state.incarnations[body.incarnation] = event.process
             case NodeStarted(role="controller"):
@@ -276,6 +287,7 @@ class SilentIsFenced(Rule[_Sessions]):
     def _struck(self, state: _Sessions, event: Event, body: FaultInjected) -> None:
         """Notes the brokers that a fault keeps every controller from hearing."""
         fault = state.faults.now[body.fault_id]
+        # A fault without a receipt may have had no effect, so the broker may still be heard.
         if not body.receipt:
             return
         stopped = body.acts(Effect.STOPS)
@@ -284,6 +296,7 @@ class SilentIsFenced(Rule[_Sessions]):
         for target in body.targets:
             heard = (
                 not state.unheard(target, fault)
+                # A cut is known by its directions; any other fault, by the processes that it stops.
                 if fault.directions
                 else slot_of(target) not in stopped
             )
@@ -295,10 +308,15 @@ class SilentIsFenced(Rule[_Sessions]):
     def _silenced(state: _Sessions, event: Event, process: str, why: str) -> None:
         broker = state.ids.get(process)
         record = None if broker is None else state.records.get(broker)
+        # A fenced broker has no session that could end.
         if broker is None or record is None or record.fenced:
             return
+        # The process that is silent is not the one that holds the id: the holder may still be
+        # heard.
         if state.incarnations.get(record.incarnation) != process:
             return
+        # A second fault does not begin the silence anew: the controller has heard nothing since the
+        # first.
         silence = state.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
         if isinstance(event.body, ProcessExited):
             silence.why = why  # the healing of a fault does not end it
@@ -316,6 +334,8 @@ class SilentIsFenced(Rule[_Sessions]):
             return NOTHING  # a record that leaves its session open says nothing of its silence
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
         del state.silent[body.broker_id]
+        # The registration of another incarnation may come at any time. It shows that a session
+        # ended only if it comes at about the end of one.
         waited = body.fenced and self._over(state, body.broker_id, event.at_ns - silence.since_ns)
         return (
             NOTHING if late or (another and not waited) else (Exercised(event.ref, Evidence.PEER),)

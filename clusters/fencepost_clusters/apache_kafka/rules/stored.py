@@ -109,11 +109,14 @@ class Stored:
     def learn(self, event: Event) -> None:
         """Applies an event of one of `STORED_KINDS`."""
         if isinstance(event.body, LogAppended):
+            # Only an append shows that a broker logs what it stores.
             self.telling.add(self.ids.get(slot_of(event.process), -1))
         match event.body:
             case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
                 place = body.topic, body.partition
                 self.ends.setdefault(place, {})[slot_of(event.process)] = body.log_end
+                # A line that was logged before the suspicious event may be read after it, since
+                # each process has a log of its own. So a suspect waits for the end of the run.
                 if self.suspects:
                     self._stored(event, place, body.log_end)
             case LogTruncated() as body:
@@ -139,6 +142,8 @@ class Stored:
         replica = frozenset({self.ids.get(slot_of(event.process), -1)})
         kept = []
         for one in self.suspects:
+            # By the time of the line, and not by the order of events: what is stored later is no
+            # excuse.
             had = one.place == place and event.at_ns <= one.at_ns and end >= one.end
             lacking = one.lacking - replica if had else one.lacking
             if lacking:
@@ -148,11 +153,15 @@ class Stored:
     def _committed(self, event: Event, body: PartitionCommitted) -> None:
         place = body.topic, body.partition
         known = self.records.get(place)
+        # An older record, which is read again, must not bring back a former ISR.
         if known is None or body.offset > known.offset:
             self.records[place] = body
         self.suspects = [
             one
             for one in self.suspects
+            # A suspect stays unless all of this holds: the record is of its partition, is newer
+            # than the ISR that was judged, leaves out a broker that lacked the data, and was read
+            # soon enough to have been committed before.
             if one.place != place
             or body.offset <= one.offset
             or one.lacking <= set(body.isr)
@@ -210,6 +219,8 @@ class Stored:
         """Whether each member of the ISR has stored a partition up to that end. `did` says what
         else the event did, as a template with facts."""
         record = self.records.get(place)
+        # With an ISR of one, the leader's own log is all there is, and its word about itself proves
+        # nothing.
         if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.telling:
             return NOTHING
         known = {one: self.end_of(place, one) for one in record.isr}
@@ -228,6 +239,7 @@ class Stored:
                 )
             )
             return NOTHING
+        # A member that has said nothing may lack it: that is no violation, and no exercise either.
         if None in known.values():
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
@@ -237,7 +249,11 @@ class Stored:
         found: list[Finding] = []
         for one in self.suspects:
             why = self._undecided(one)
+            # A replica that enters the ISR is not excused by a later record: the leader must have
+            # counted it when it asked.
             if not why and one.offset != _NO_RECORD:
+                # If the run ended before the observer must have read the next record, that record
+                # may be missing.
                 read = end.complete and end.ended_at_ns - one.at_ns > READ_WITHIN_NS
                 why = "" if read else "a smaller ISR may have been stored"
             if why:
@@ -266,6 +282,7 @@ class AcknowledgedIsStored(Rule[Stored]):
         if not isinstance(body, ProduceCompleted):
             state.learn(event)
             return NOTHING
+        # Without an offset, the acknowledgement does not say how far the members must have stored.
         if body.outcome != "ok" or body.acks != -1 or body.offset < 0:
             return NOTHING
         return state.judge(
@@ -317,6 +334,8 @@ class ReadIsStored(Rule[_Read]):
             client=process_scope(event.process),
             offset=last,
         )
+        # If the leader's log ends at what was read, a leader that ignores the high watermark would
+        # have shown the same. So that read does not exercise the clause.
         return found if state.led.get(place, 0) > last + 1 else NOTHING
 
     def end(self, state: _Read, end: RunEnd) -> Findings:
@@ -350,6 +369,8 @@ class CommitsOnStoredIsr(Rule[Stored]):
         )
         record = state.records.get(place)
         shrunk = record is not None and set(record.isr) < set(record.replicas)
+        # With a full ISR, a leader that counts every replica commits the same: only a smaller ISR
+        # tells the two apart.
         return found if shrunk else NOTHING
 
     def end(self, state: Stored, end: RunEnd) -> Findings:
@@ -409,6 +430,7 @@ class _Entering:
         """A leader raises its high watermark."""
         place = body.topic, body.partition
         marks = self.marks.setdefault(event.process, {}).setdefault(place, [])
+        # Only the newest settled mark is asked for, so the older ones are dropped.
         settled = [one for one in marks if event.at_ns - one[0] >= SETTLED_NS][-1:]
         fresh = [one for one in marks if event.at_ns - one[0] < SETTLED_NS]
         self.marks[event.process][place] = [*settled, *fresh, (event.at_ns, body.high_watermark)]
@@ -453,6 +475,8 @@ class EntersCaughtUp(Rule[_Entering]):
         if body.topic in state.stored.deleted or not state.stored.telling:
             return NOTHING
         mark = state.settled(event.process, place, event.at_ns)
+        # A leader's high watermark may still be below the start of its epoch, since it has just
+        # been elected: the replica must have reached that, too.
         needed = max(mark, body.epoch_start)
         found: list[Finding] = []
         for replica in sorted(set(body.new_isr) - set(body.old_isr)):
@@ -485,6 +509,8 @@ class EntersCaughtUp(Rule[_Entering]):
         process, epoch = state.leaders.get(place, ("", -1))
         if known is None or body.topic in state.stored.deleted or not state.stored.telling:
             return
+        # In another leader epoch, the record is an election's: nobody asked for the ISR because a
+        # replica had caught up.
         if body.offset <= known.offset or not body.leader_epoch == known.leader_epoch == epoch:
             return
         mark = state.settled(process, place, event.at_ns)

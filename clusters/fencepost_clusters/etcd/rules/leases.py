@@ -143,6 +143,8 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
                 state.pauses[fault].until_ns = event.at_ns
+            # A renewal under way may take effect at any time until its answer, so the lease is not
+            # judged meanwhile.
             case LeaseInvoked(operation=operation, lease=lease):
                 state.lease(lease).open.add(operation)
             case LeaseCompleted() as body:
@@ -170,6 +172,8 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         if body.action == "release":
             state.holders.pop(body.lock, None)
             return NOTHING
+        # The key was there at some time after the request was sent. So the lateness counts up to
+        # the sending: it is at least that much.
         asked_ns = state.asked.pop(body.operation, -1)
         if body.outcome == "ok":
             before = state.holders.get(body.lock)
@@ -178,6 +182,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
             ran_out = before is not None and before != body.lease
             return (Exercised(event.ref, Evidence.CLIENT),) if ran_out else NOTHING
         lease = state.leases.get(body.holder_lease)
+        # Without an answer to its grant or a renewal, it is not known since when the lease runs.
         if lease is None or lease.at is None:
             return NOTHING
         if asked_ns > lease.revoked_ns:
@@ -191,8 +196,10 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 client=process_scope(event.process),
             )
             return (broken,)
+        # A renewal whose outcome is not known may have made the lease longer.
         if lease.open or lease.in_doubt:
             return NOTHING
+        # A new leader gives every lease its whole time again.
         since_ns, ttl_ns = max(lease.renewed_ns, state.elected_ns), lease.ttl_s * 1000 * MS
         late_ns = asked_ns - since_ns - ttl_ns
         if late_ns <= SLACK_MS * MS:

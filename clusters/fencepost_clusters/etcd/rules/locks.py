@@ -55,6 +55,8 @@ class TokensGrow(Rule[_Lock]):
     def step(self, state: _Lock, event: Event, body: Struct) -> Findings:
         match event.body:
             case LockInvoked(operation=operation, action="take"):
+                # Takes that overlap may get their tokens in any order. So a take is compared with
+                # what was known when it began.
                 remember(state.asked, operation, state.greatest)
             case LockCompleted(action="take") as body:
                 before = state.asked.pop(body.operation, _Taken())
@@ -68,6 +70,7 @@ class TokensGrow(Rule[_Lock]):
         lease, other = state.holders.get(body.token) or remember(state.holders, body.token, mine)
         taken = _Taken(body.token, event.ref)
         state.greatest = max(state.greatest, taken, key=lambda one: one.token)
+        # One lease may get its token twice: the client asks again if the answer was lost.
         if lease != body.lease:
             broken = violated(
                 event.ref,
@@ -134,10 +137,13 @@ class OldHoldersAreRefused(Rule[_Store]):
     def step(self, state: _Store, event: Event, body: StoreCompleted) -> Findings:
         assert isinstance(body, StoreCompleted)
         if body.outcome == "failed":
+            # The write was refused for another reason than a newer token.
             if body.newer_token <= body.token:
                 return NOTHING
             state.decided = True
             return (Exercised(event.ref, Evidence.CLIENT),)
+        # A write whose effect is not known is no violation. If it was an old holder's, it leaves
+        # open whether such a write would be refused.
         if body.outcome == "unknown" or body.revision <= 0:
             if body.token < state.greatest:
                 state.in_doubt = body.token, event.ref
@@ -151,6 +157,8 @@ class OldHoldersAreRefused(Rule[_Store]):
     @staticmethod
     def _order(state: _Store, body: StoreCompleted, write: _Write) -> Findings:
         for other in reversed(state.taken.values()):
+            # The answers may come in another order than the writes took effect, so both are ordered
+            # by token, and then their revisions are compared.
             old, new = sorted((other, write), key=lambda one: (one.token, one.revision))
             if old.revision > new.revision:
                 broken = violated(

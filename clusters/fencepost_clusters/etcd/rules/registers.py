@@ -35,11 +35,15 @@ from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
 from fencepost_clusters.etcd.rules.keys import by_register, remember
 
 
+# A swap whose comparison failed has the outcome `failed`, and has written nothing. A put whose
+# outcome is not known may have written, but no revision is known for it, so no read can be compared
+# with it.
 def _writes(body: RegisterCompleted) -> bool:
     """Whether an operation certainly wrote, at a revision that is known."""
     return body.action != "get" and body.outcome == "ok" and body.mod_revision > 0
 
 
+# Without both revisions, the answer does not say which writes it must show.
 def _reads(body: RegisterCompleted) -> bool:
     """Whether its answer contains the key's value: a read, or a swap whose comparison failed."""
     answered = "ok" if body.action == "get" else "failed"
@@ -108,9 +112,13 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
                 client=process_scope(event.process),
             )
             return (broken,)
+        # What is remembered is bounded, so the newest write is kept beside it: the last read is
+        # compared with that one.
         remember(state.writes, at, (body.operation, event.ref))
         mine = _Newest(at, body.operation, event.ref)
         state.newest = max(state.newest or mine, mine, key=lambda one: one.revision)
+        # The read may have its answer before the write has, though the write came first in the
+        # store.
         for read, (revision, mod_revision) in state.reads.items():
             if mod_revision < at <= revision:
                 return (
@@ -133,6 +141,8 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         if not body.serializable:
             state.covered = max(state.covered, revision)
         newest = state.newest
+        # The last read is made after all faults. Then the store must have reached every
+        # acknowledged write.
         if body.final and newest is not None and revision < newest.revision:
             broken = violated(
                 event.ref,
@@ -151,6 +161,8 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         shown = [at for at in state.writes if at <= revision]
         if not shown:
             return NOTHING
+        # Only the newest write that the read must show is compared: the earlier ones are
+        # overwritten.
         last = max(shown)
         operation, ref = state.writes[last]
         if mod_revision < last:
@@ -165,6 +177,7 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
                     ack=ref,
                 ),
             )
+        # Each write has its operation's name as its value, so the value tells whose write is read.
         if mod_revision == last and body.value != operation:
             broken = violated(
                 event.ref,
@@ -259,17 +272,22 @@ class KeysAreLinearizable(Rule[_Register]):
             remember(state.open, body.operation, (body, state.floor))
             return NOTHING
         assert isinstance(body, RegisterCompleted)
+        # The floor is that of the invocation: an operation may miss what ended only while it was
+        # under way.
         invoked, floor = state.open.pop(body.operation, (None, _Floor()))
         found: list[Finding] = []
         if body.outcome == "failed" and body.action != "get":
             remember(state.failed, body.operation, event.ref)
             found += self._never_seen(state, body, event)
+        # An operation without a known effect or answer raises no floor.
         if not _writes(body) and not _reads(body):
             return found
         found += [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
             found += self._order(event, body, floor)
             state.floor = _raised(state.floor, event, body)
+            # Only another client's floor exercises the clause: one client's operations go one after
+            # the other, and would be in order even if each client saw a store of its own.
             if not found and floor.process not in {"", event.process}:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
@@ -287,6 +305,8 @@ class KeysAreLinearizable(Rule[_Register]):
         """Findings: an operation is older than one that had ended when it began."""
         writes = _writes(body)
         if writes:
+            # A write gets a revision of its own, greater than any that the store had before: equal
+            # is wrong, too.
             wrong = body.mod_revision <= floor.revision
         else:
             wrong = body.revision < floor.revision or body.mod_revision < floor.mod_revision
@@ -319,6 +339,7 @@ class KeysAreLinearizable(Rule[_Register]):
         """Findings: a revision has two values, or the value of a write that failed, or one that
         another revision has."""
         at = body.mod_revision
+        # Revision 0: the key was never written.
         if at == 0:
             return []
         value, seen = state.values.get(at, (body.value, event.ref))
@@ -365,6 +386,7 @@ class KeysAreLinearizable(Rule[_Register]):
         although it found that one."""
         at = body.mod_revision
         if body.action == "swap" and invoked is not None and not _writes(body):
+            # The swap found another revision than it expected: it was refused rightly.
             if at != invoked.expected:
                 return []
             broken = violated(
@@ -379,6 +401,8 @@ class KeysAreLinearizable(Rule[_Register]):
             return [broken]
         if body.action == "swap" and invoked is not None:
             remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
+            # The write in between may be known already, or become known later: both orders are
+            # looked at, here and below.
             between = _between(state.values, invoked.expected, at)
             if between is not None:
                 value, ref = state.values[between]

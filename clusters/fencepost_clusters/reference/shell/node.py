@@ -186,6 +186,7 @@ class NodeShell:
         deadline_ns = self._core.deadline_ns()
         if deadline_ns is not None:
             loop = asyncio.get_running_loop()
+            # A deadline that is past gives a tick at once, but in a step of its own.
             wait = max(0, deadline_ns - time.monotonic_ns()) / 1e9
             self._timer = loop.call_at(loop.time() + wait, self._step, e.Tick())
 

@@ -61,6 +61,7 @@ class Peer(asyncio.Protocol):
         """Sends a call's frame, now or once connected."""
         if not (isinstance(call.message, m.ProduceRequest) and call.message.acks == 0):
             self._await(call, loop)
+        # Before the authentication is answered, a request would be refused.
         if self._transport is None or self._introduction:
             self._unsent.append(frame)
         else:
@@ -89,6 +90,7 @@ class Peer(asyncio.Protocol):
             return
         call_id = int.from_bytes(frame[:4], "big", signed=True)
         waiting = self._waiting.pop(call_id, None)
+        # The answers on this connection no longer match its calls, so none of them can be trusted.
         if waiting is None:
             self.fail(f"an answer to no call ({call_id})")
             return
@@ -118,9 +120,12 @@ class Peer(asyncio.Protocol):
         again."""
         if not self.open:
             return
+        # This is set before the calls fail: a call that is made upon such a failure then dials a
+        # new connection.
         self.open = False
         if self._transport is not None:
             self._transport.abort()
+        # The calls are taken out first, since delivering a failure may bring about further calls.
         waiting, self._waiting = self._waiting, {}
         for call_id, one in waiting.items():
             one.timer.cancel()

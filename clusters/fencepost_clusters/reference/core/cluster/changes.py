@@ -97,6 +97,7 @@ def _create_topics(on: DecisionContext, asked: m.CreateTopicsRequest) -> ChangeD
     results: list[m.CreatableTopicResult] = []
     names: set[str] = set()
     for topic in asked.topics:
+        # Two topics whose names are alike in the names of metrics could not be told apart there.
         if topics.metric(topic.name) in names:
             message = f"{topic.name}, or a name that collides with it, is in the request twice"
             results.append(
@@ -125,6 +126,7 @@ def _create_refused(asked: m.CreateTopicsRequest, error: Error) -> m.Response:
 def _delete_topics(on: DecisionContext, asked: m.DeleteTopicsRequest) -> ChangeDecision:
     records: list[r.Record] = []
     results: list[m.DeletableTopicResult] = []
+    # A topic that is named twice is deleted once, and answered once.
     for topic in dict.fromkeys(asked.topic_names):
         gone, result = topics.delete(on.image, topic)
         records += gone
@@ -196,6 +198,7 @@ def _elect_leaders(on: DecisionContext, asked: a.ElectLeadersRequest) -> ChangeD
         if record is not None:
             records.append(record)
             error = Error.NONE
+        # If all partitions were asked for, only those that changed are listed.
         if asked.topic_partitions is not None or error is Error.NONE:
             results.setdefault(topic, []).append(
                 a.PartitionResult(partition_id=index, error_code=error)

@@ -30,10 +30,14 @@ def _without(
     live = [b for b in image.live() if b != broker]
     changes: list[Record] = []
     for one in affected:
+        # The last member of the ISR stays in it, since nobody else has everything that was
+        # committed.
         isr = tuple(r for r in one.isr if r != broker) or one.isr
         leader = one.leader
         if leader == broker:
             leader, isr = policies.elect(one, isr, live)
+        # A partition that has only this member, and no leader already, needs no record and no new
+        # epoch.
         if (isr, leader) != (one.isr, one.leader):
             changes.append(isr_change(one, isr, leader, policies.next_leader_epoch(one)))
     return changes
@@ -45,6 +49,8 @@ def on_broker_back(image: Image, broker: int, policies: ElectionPolicies) -> lis
     return [
         isr_change(one, one.isr, broker, policies.next_leader_epoch(one))
         for one in image.all_partitions()
+        # A partition without a leader has no live member in its ISR, so the broker is the only one
+        # that can lead it.
         if one.leader < 0 and broker in one.isr
     ]
 
@@ -57,6 +63,8 @@ def on_handover(image: Image, broker: int, policies: ElectionPolicies) -> list[R
     for one in image.all_partitions():
         if one.leader == broker:
             leader, isr = policies.elect(one, one.isr, live)
+            # Where nobody else can lead, the broker goes on: it gets no grant to end as long as it
+            # leads.
             if leader >= 0:
                 changes.append(isr_change(one, isr, leader, policies.next_leader_epoch(one)))
     return changes

@@ -47,6 +47,7 @@ def metadata(
 def _topic(
     image: Image, asked: m.MetadataRequestTopic, live: set[int], policies: ServingPolicies
 ) -> m.MetadataResponseTopic:
+    # A client that knows a topic by its id wants that topic, and none of the same name made later.
     if asked.name is None:
         topic_id, unknown = asked.topic_id, Error.UNKNOWN_TOPIC_ID
     else:
@@ -196,6 +197,7 @@ def describe_log_dirs(
     found: dict[str, list[a.DescribeLogDirsPartition]] = {}
     for (topic_id, index), one in replicas.by_key.items():
         name = image.names.get(topic_id)
+        # A replica whose topic is deleted may be there until its log is removed.
         if name is None or (wanted is not None and (name, index) not in wanted):
             continue
         size = one.log.size(one.log.start, one.log.end)

@@ -63,6 +63,8 @@ class LogIndex:
             self._entries.pop()
             self._bases.pop()
             self._epochs.pop()
+        # The windows are made anew: one that dropped its oldest batch to make room for a truncated
+        # one must have it again.
         self._producers = Producers(self._entries)
         self._set_end()
         return self.end
@@ -72,7 +74,9 @@ class LogIndex:
 
         (-1, 0) if the log has no epoch that old.
         """
+        # Epochs never fall within a log, so the search may halve it.
         at = bisect_right(self._epochs, epoch)
+        # The log begins where a snapshot ends: what the snapshot replaced ended with its epoch.
         if at == 0 and 0 <= self._begin_epoch <= epoch:
             return self._begin_epoch, self._begin
         return (self._entries[at - 1].epoch, self._entries[at - 1].end) if at else (-1, 0)
@@ -93,6 +97,8 @@ class LogIndex:
             if one.end <= from_offset:
                 continue
             first = start < 0 and at_least_one
+            # A batch that reaches past the bound is not served in part: its bytes are served as
+            # they are stored.
             if one.end > below or (not first and size + one.size > max_bytes):
                 break
             start = one.base if start < 0 else start
@@ -110,6 +116,8 @@ class LogIndex:
         for one in self._entries:
             if one.end > below:
                 break
+            # Times may fall from batch to batch, so the batches are looked at in order, and not by
+            # halves.
             if one.max_timestamp >= timestamp_ms:
                 return one
         return None
