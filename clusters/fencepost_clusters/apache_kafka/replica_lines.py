@@ -53,6 +53,7 @@ def _appended(now: Memory, said: Match[str]) -> Bodies:
 def _marked(now: Memory, said: Match[str]) -> Bodies:
     place, mark = _place(said), int(said["mark"])
     role = now.led.get(place) or now.followed.get(place)
+    # A mark that is known already is no advance.
     if role is not None and now.marks.get(place) != mark:
         now.marks[place] = mark
         yield HighWatermarkAdvanced(
@@ -75,6 +76,7 @@ def _counted(now: Memory, said: Match[str]) -> Bodies:
 def _expands(now: Memory, said: Match[str]) -> Bodies:
     place = _place(said)
     led = now.led.get(place)
+    # A request without a known leadership has no epoch start that a follower must have reached.
     if led is None:
         return
     now.joining[place] = int(said["partition_epoch"]), int(said["joining"])
@@ -112,6 +114,7 @@ def _leads(now: Memory, said: Match[str]) -> Bodies:
     now.led[place] = began
     now.followed.pop(place, None)
     now.replica_began(place, began)
+    # Before it is unfenced a broker serves nobody: these events come once it is (`_unfenced`).
     if now.state == "ACTIVE":
         yield began
 
@@ -190,6 +193,8 @@ def _isr_answered(
 def _leads_already(now: Memory, said: Match[str]) -> Bodies:
     place, epoch = _place(said), int(said["partition_epoch"])
     asked = now.joining.pop(place, None)
+    # A record of another partition epoch is no record of the present ISR: then the request is not
+    # forgotten.
     if asked is not None and asked[0] == epoch:
         yield IsrRequestForgotten(
             topic=place[0],

@@ -24,6 +24,8 @@ def changes_of_min_isr(scene: Scene, *topics: str) -> Iterator[Strike]:
 def cleared(scene: Scene, asked: Strike) -> Iterator[MetadataCommitted]:
     """The records that cleared eligible leader replicas since a change was asked for."""
     for event, record in scene.traces(MetadataCommitted, since=asked):
+        # By the observer's word, which reads the committed log as a client, and not by a
+        # controller's.
         if record.kind == "ClearElrRecord" and event.process.startswith("clients/"):
             yield record
 

@@ -20,6 +20,8 @@ from fencepost_kafka import partition_of
 
 def caused(scene: Scene) -> bool:
     """Whatever delays a record of the metadata may cause it."""
+    # If a second process had stored what is lacking before it ended, that is
+    # refused-duplicate-counts.
     return not scene.names("ended") and any(
         partition_of(forgotten) == scene.facts["partition"]
         and [str(forgotten.joining)] == scene.names("lacking")

@@ -18,6 +18,7 @@ def caused(scene: Scene) -> bool:
     return any(
         fault.struck(scene.process)
         and fault.arguments.get("action") == "hold"
+        # Otherwise a held request is dropped when the connection to the former process ends.
         and fault.arguments.get("outlives") is True
         and event.process == bounced
         for fault in scene.faults("hold", within_ms=5_000)

@@ -14,6 +14,7 @@ from fencepost_kafka import BrokerStateChanged
 
 def caused(scene: Scene) -> bool:
     """The second process has registered, and leads beside the one whose id it has."""
+    # Either of the two may be the superseded one.
     both = (scene.name("process"), scene.name("other"))
     return any(
         fault.struck(superseded)

@@ -113,9 +113,12 @@ def _by_log(
     for stored in _records(folder, schemas):
         while due and due[0][0] <= stored.offset:
             at = due.pop(0)
+            # The epoch must match, too: a log that has another record there leads to another state,
+            # and rightly so.
             if at == last:
                 dropped.setdefault(at, set()).update(entities.dropped)
                 yield _state(slot, at, entities, by_snapshot=False)
+        # A log that begins after offset 0 leads to no state by itself.
         if not last[0] and stored.offset:
             return
         if stored.record is not None:
@@ -130,6 +133,7 @@ def _records(folder: Path, schemas: Mapping[int, schema.Schema]) -> Iterator[_St
     for path in sorted(folder.glob("*.log")):
         for batch in batches(_whole(path.read_bytes())):
             epoch = batch.partition_leader_epoch
+            # A batch of control records: its offsets count, though it says nothing of the metadata.
             if not batch.records:
                 for offset in range(
                     batch.base_offset, batch.base_offset + batch.last_offset_delta + 1
@@ -145,6 +149,7 @@ def _whole(data: bytes) -> bytes:
     at = 0
     while at + _LENGTH_ENDS <= len(data):
         size = int.from_bytes(data[at + 8 : at + _LENGTH_ENDS], "big")
+        # A process that was killed may have left a part of a batch at the end.
         if size <= 0 or at + _LENGTH_ENDS + size > len(data):
             break
         at += _LENGTH_ENDS + size

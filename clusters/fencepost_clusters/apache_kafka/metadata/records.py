@@ -79,6 +79,7 @@ class Metadata:
         """
         before = {(p.topic, p.partition): p.eligible for p in self._partitions.values()}
         bodies = [body for stored in batch for body in self.replay(stored)]
+        # From the end on: the last record of a partition keeps its own eligible replicas.
         last: set[tuple[str, int]] = set()
         for at in reversed(range(len(bodies))):
             body = bodies[at]
@@ -126,6 +127,7 @@ class Metadata:
         gone: list[Struct] = [
             TopicCommitted(offset=offset, topic=name, topic_id=topic_id, deleted=True)
             for topic_id, name in self._topics.items()
+            # By the id: a topic that was deleted and made again has another one, and both are told.
             if topic_id not in new._topics
         ]
         gone += (
@@ -155,6 +157,7 @@ class Metadata:
             incarnation=values["IncarnationId"],
         )
         self._brokers[broker] = body
+        # The registration says anew which directories there are, if it names any.
         self._directories.pop(broker, None)
         yield body
         yield from self._has_directories(offset, broker, values)
@@ -180,11 +183,13 @@ class Metadata:
 
     def _lacks(self, broker: int, directory: str) -> bool:
         own = self._directories.get(broker)
+        # A broker that registers no directories lacks none.
         return own is not None and directory not in own and directory not in _RESERVED
 
     def _registration_changed(self, offset: int, values: Mapping[str, Any]) -> Iterator[Struct]:
         broker = values["BrokerId"]
         yield from self._has_directories(offset, broker, values)
+        # 0: the record leaves it as it is.
         if values["Fenced"]:
             body = replace(self._brokers[broker], offset=offset, fenced=values["Fenced"] > 0)
             self._brokers[broker] = body

@@ -72,6 +72,8 @@ class LedFromTheFirst(Rule[_Firsts]):
                 state.created.take(body.topic, body.offset)
             return NOTHING
         assert isinstance(body, PartitionCommitted)
+        # Without the record of the topic's creation, it is not known which record of the partition
+        # is the first: then none is judged.
         since = state.created.offsets.get(body.topic, _NEVER)
         one = body.topic, since, body.partition
         if body.offset <= since or one in state.seen:
@@ -174,6 +176,8 @@ class NoticesNewPartitions(Rule[_Noticing]):
         for process, broker in state.running.items():
             if (process, place) in state.begun:
                 found.append(Exercised(event.ref, Evidence.PEER))
+            # A broker that began before the observer has read the record owes nothing more, and one
+            # without a replica owes nothing.
             elif broker in body.replicas:
                 state.owed[process, place] = _Owed(event.ref, body.offset)
         return found
@@ -183,6 +187,8 @@ class NoticesNewPartitions(Rule[_Noticing]):
         for (process, place), owed in list(state.owed.items()):
             if process != event.process or body.offset < owed.offset:
                 continue
+            # The time counts from the first image that has the record. It is looked at with the
+            # images that follow, so a broker that applies none is not accused.
             owed.since_ns = owed.since_ns or event.at_ns
             took_ns = event.at_ns - owed.since_ns
             if took_ns > BEGINS_WITHIN_NS:

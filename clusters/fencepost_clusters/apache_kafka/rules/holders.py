@@ -86,6 +86,7 @@ class IdHolders:
         """Applies a record. Returns whether it is newer than the known one, and the record known
         before."""
         was = self.records.get(body.broker_id)
+        # The record is read by more than one process, and so comes more than once.
         if was is not None and body.offset <= was.offset:
             return False, was
         self.records[body.broker_id] = body
@@ -116,6 +117,8 @@ class IdHolders:
         """Keeps what the arguments of a fault of links tell about heartbeats."""
         arguments = json.decode(body.arguments) if body.arguments else {}
         known = body.acts(Effect.SLOWS) and "latency_ms" in arguments
+        # Where the rate is limited, too, what waits before a heartbeat may delay it without a
+        # bound.
         if known and not arguments.get("rate_kb"):
             late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
             self.delays[body.fault_id] = late_ms * MS

@@ -93,6 +93,7 @@ class SwitchCoversNewReplicas(Rule[_Records]):
             return NOTHING
         assert isinstance(body, PartitionCommitted)
         news, before = state.partitions.take(body)
+        # Only a record after which nothing is to be added or removed ends a reassignment.
         ended = before is not None and bool(before.adding or before.removing)
         if not news or before is None or not ended or body.adding or body.removing:
             return NOTHING
@@ -132,6 +133,7 @@ class SwitchCoversNewReplicas(Rule[_Records]):
                 isr=tuple(body.isr),
             )
             return (wrong,)
+        # A partition without a leader is for other rules: this one asks where the leadership went.
         if body.leader >= 0 and body.leader not in body.isr:
             outside = violated(
                 event.ref,
@@ -173,6 +175,7 @@ class UnregisteredHoldsNothing(Rule[_Records]):
     @staticmethod
     def _given(state: _Records, event: Event, body: PartitionCommitted) -> Findings:
         for broker, offset in state.gone.items():
+            # A record of before the removal may be read after it.
             if body.offset > offset and _holds(body, broker):
                 given = violated(
                     event.ref,
@@ -207,6 +210,8 @@ class UnregisteredHoldsNothing(Rule[_Records]):
                 partitions=tuple(kept),
             )
             return (gone,)
+        # A broker that was fenced had lost its places already: its removal has nothing left to
+        # take.
         return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
 
 
@@ -254,6 +259,7 @@ class NextInOrderLeads(Rule[_Moves]):
                 news, before = state.records.partitions.take(body)
                 if news:
                     first, after = state.run
+                    # A batch has its records at offsets without a gap.
                     state.run = first if body.offset == after else body.offset, body.offset + 1
                 if news and before is not None and before.leader not in (-1, body.leader):
                     state.moved.setdefault(before.leader, []).append((before, body, event.ref))

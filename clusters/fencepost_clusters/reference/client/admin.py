@@ -133,9 +133,11 @@ class AdminClient:
         one = self._doing
         if one is None or one.call != call_id:
             return False
+        # Where no connection was made, no request was sent, so it has had no effect.
         if one.asked.reads_only or reason == "connection refused":
             one.call, one.again_ns = None, now.monotonic_ns + AGAIN_NS
         else:
+            # It may have been carried out: to repeat it could do so twice.
             self._complete(one, "unknown", "_TRANSPORT")
             self.tick(now)
         return True

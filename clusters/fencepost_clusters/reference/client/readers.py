@@ -169,6 +169,7 @@ class ReaderClient:
 
     def _ask(self, place: Place, one: _Progress, address: Address, now: Instant) -> None:
         topic, index = place
+        # The beginning first: the end may be asked for again and again, until it has settled.
         wanted = BEGINNING if one.start < 0 else LATEST
         part = m.ListOffsetsPartition(partition_index=index, timestamp=wanted)
         request = m.ListOffsetsRequest(topics=(m.ListOffsetsTopic(name=topic, partitions=(part,)),))
@@ -210,6 +211,8 @@ class ReaderClient:
         if one.start < 0:
             one.start = part.offset
             return
+        # Clients were shown messages beyond this end. A new leader may learn only later that they
+        # are committed, so the end is asked for again for a while.
         if part.offset < one.shown and now.monotonic_ns < self._settled_ns:
             one.not_before_ns = now.monotonic_ns + ASK_AGAIN_NS
             return
@@ -226,6 +229,7 @@ class ReaderClient:
     def _came(self, came: Came) -> None:
         record(self._out, came, self._options.final)
         one = self._progress[came.place]
+        # A batch may reach beyond the end that was asked for.
         one.seen += sum(1 for offset in came.offsets if one.start <= offset < one.end)
         if one.ended:
             self._fetching.drop(came.place)

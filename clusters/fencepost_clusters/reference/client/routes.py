@@ -92,16 +92,22 @@ class Routes:
         missing = False
         for topic in answer.topics:
             if topic.topic_id is not None:
+                # Otherwise the lower epochs of the next topic would be taken for old news, and its
+                # leaders never be learned.
                 if self._ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                     self._forget(topic.name)
                 self._ids[topic.name] = topic.topic_id
             for part in topic.partitions:
+                # A leader that is not among the brokers of the answer, as a fenced one, cannot be
+                # asked.
                 address = at.get(part.leader_id)
                 place = (topic.name, part.partition_index)
                 known = self._leaders.get(place)
                 if address is None:
                     missing = True
                     self._leaders.pop(place, None)
+                # A broker that is behind answers with a former leader: an older epoch does not
+                # replace a newer one.
                 elif known is None or part.leader_epoch >= known[1]:
                     self._leaders[place] = (address, part.leader_epoch)
             missing |= topic.error_code != 0

@@ -81,6 +81,8 @@ class Forwarding:
         elif address is None:
             one.retry_ns = now.monotonic_ns + RETRY_NS
         else:
+            # It may be repeated, so one controller that does not answer need not cost it all its
+            # time.
             if self._requests.is_read(one.received.message):
                 left_ms = min(left_ms, self._settings.ms("request.timeout.ms"))
             one.call = self._out.call(address, "admin", one.received.message, left_ms)

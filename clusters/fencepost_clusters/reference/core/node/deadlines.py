@@ -24,6 +24,8 @@ class Deadlines(Generic[K]):
         """Gives a key its time, in place of any earlier one."""
         self._numbers += 1
         self._times[key] = at_ns
+        # The number decides between equal times, so that keys need no order, and the same run has
+        # the same order.
         heappush(self._heap, (at_ns, self._numbers, key))
 
     def drop(self, key: K) -> None:
@@ -35,6 +37,8 @@ class Deadlines(Generic[K]):
         heap = self._heap
         while heap:
             at_ns, _, key = heap[0]
+            # A former time of the key is left in the heap until it comes up: to look for it would
+            # cost more.
             if self._times.get(key) == at_ns:
                 return at_ns
             heappop(heap)

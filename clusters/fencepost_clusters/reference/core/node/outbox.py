@@ -52,6 +52,7 @@ class Outbox:
 
     def end(self, reason: str, code: int) -> None:
         """Ends the process, which cannot continue: later effects are not carried out."""
+        # The event comes before the exit, since nothing is taken in after it.
         self.note(NodeStopped(reason=reason))
         self.add(Exit(reason, code))
         self._ended = True

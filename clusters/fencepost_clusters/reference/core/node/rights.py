@@ -53,6 +53,7 @@ def read(properties: Mapping[str, str]) -> Rights:
     super_users = frozenset(filter(None, properties.get("super.users", "").split(",")))
     username = properties.get("sasl.username", "")
     password = properties.get("sasl.password", "")
+    # A node that controllers refuse would never join, so this is refused before the node starts.
     if users.get(username) != password or username not in super_users:
         raise UsageError("sasl.username and sasl.password must be those of one of super.users")
     return Rights(users, super_users, username, password)

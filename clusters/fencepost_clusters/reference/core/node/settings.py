@@ -248,6 +248,7 @@ def _connect(text: str, controller: int | None) -> tuple[dict[int, Address], tup
         except UsageError as error:
             wrong = wrong or error
             continue
+        # The same entry twice does no harm, but one id cannot have two addresses.
         if node is not None and voters.setdefault(node, address) != address:
             raise UsageError(f"controller.connect has id {node} twice")
         addresses.append(address)
