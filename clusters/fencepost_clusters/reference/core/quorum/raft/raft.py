@@ -377,7 +377,7 @@ class Raft:
             if self.role is not Role.OBSERVER:
                 self.role = Role.UNATTACHED
                 self._draw_election(now)
-                # An observer stores nothing: it gives no vote that a restart could repeat.
+                # An observer stands for no election, and stores no epoch here.
                 self._out.add(StoreVote(epoch, None))
         # Transition to FOLLOWER (an observer stays one): the leader of the present epoch becomes
         # known.
@@ -451,7 +451,7 @@ class Raft:
         self._out.add(Reply(received.request_id, answer))
 
     def _judge_candidate(self, asked: m.VotePartition) -> VoteReason:
-        # By now this voter is in the epoch of the candidate, or in a newer one.
+        # A voter is in the epoch of the candidate by now, or in a newer one.
         if asked.replica_epoch < self.epoch:
             return "old_epoch"
         taken = self._policies.vote_taken(self.leader, self.voted_for, asked.replica_id)
