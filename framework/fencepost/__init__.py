@@ -79,24 +79,9 @@ from fencepost.judging.findings import (
 )
 from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, Seen, Wake
 from fencepost.judging.owed import Owed
-from fencepost.judging.rules import (
-    Applicability,
-    Clause,
-    Handler,
-    Promise,
-    Rule,
-    on,
-    whole_run,
-)
+from fencepost.judging.rules import Applicability, Clause, Handler, Promise, Rule, on, whole_run
 from fencepost.judging.scene import Scene, Strike
-from fencepost.judging.states import (
-    UNBEGUN,
-    Forfeiture,
-    Held,
-    Keeper,
-    Key,
-    Shared,
-)
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, Shared
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (

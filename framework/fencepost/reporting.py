@@ -22,13 +22,7 @@ from fencepost.history.merge import Reading, event_files, is_merged, read
 from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, mode_below, system_of
 from fencepost.judging.about import scopes_of
 from fencepost.judging.event_formatter import sentence, sentence_of
-from fencepost.judging.explanation import (
-    BROKE,
-    Explanation,
-    Step,
-    bears_on_explanations,
-    explain,
-)
+from fencepost.judging.explanation import BROKE, Explanation, Step, bears_on_explanations, explain
 from fencepost.judging.folder import (
     JudgedRun,
     Promises,

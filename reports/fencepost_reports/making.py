@@ -23,12 +23,7 @@ import msgspec
 from msgspec import Struct, structs, to_builtins
 
 from fencepost import FencepostError, RunEnd, UsageError
-from fencepost.reporting import (
-    Outcome,
-    Promises,
-    ReportedRun,
-    digest_of_package,
-)
+from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_package
 from fencepost_reports import places
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunSummary, RunTables

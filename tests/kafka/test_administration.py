@@ -14,12 +14,7 @@ from tests.kafka.test_random_schedule import BROKERS, LAYOUT, TIMING, begun, rec
 from fencepost import Administration, Moment, Planned, Slot, UsageError, View
 from fencepost_kafka import KafkaView, QuorumLearned, Role
 from fencepost_kafka.clients.scheduled import Scheduled
-from fencepost_kafka.faults.administration import (
-    EVERYWHERE,
-    OPERATIONS,
-    TOPIC_PREFIX,
-    concerned,
-)
+from fencepost_kafka.faults.administration import EVERYWHERE, OPERATIONS, TOPIC_PREFIX, concerned
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.states import states_of
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.kafka.test_random_schedule import (
-    LAYOUT,
-    TIMING,
-    WITH_SERVER,
-    begun,
-    drawn_at,
-)
+from tests.kafka.test_random_schedule import LAYOUT, TIMING, WITH_SERVER, begun, drawn_at
 
 from fencepost import Moment, Planned
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser

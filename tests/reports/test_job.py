@@ -26,12 +26,7 @@ from fencepost.reporting import (
 from fencepost_reports import report
 from fencepost_reports.many_runs import java as javas
 from fencepost_reports.many_runs import session as sessions
-from fencepost_reports.many_runs.session import (
-    failures_named,
-    session,
-    settings,
-    user_settings,
-)
+from fencepost_reports.many_runs.session import failures_named, session, settings, user_settings
 from fencepost_reports.one_run.run import run_tables, sources
 from fencepost_reports.plugin import fencepost_report_lacks
 

@@ -23,14 +23,7 @@ from sample_runs import NIGHT, Loaded, ended, lamps, write
 from fencepost import Codec, UsageError
 from fencepost.columns import EventTable
 from fencepost.model.shares import interval
-from fencepost.reporting import (
-    Following,
-    Promises,
-    ReportedRun,
-    ReportRequest,
-    RunFolder,
-    read,
-)
+from fencepost.reporting import Following, Promises, ReportedRun, ReportRequest, RunFolder, read
 from fencepost_reports import making, places
 from fencepost_reports.making import Report, maker
 from fencepost_reports.many_runs.job import events, run_job, table

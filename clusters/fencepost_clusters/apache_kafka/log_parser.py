@@ -25,11 +25,7 @@ from fencepost_clusters.apache_kafka.log_memory import (
     QuorumConfigured,
     SessionConfigured,
 )
-from fencepost_clusters.apache_kafka.replica_lines import (
-    METADATA_LOG,
-    REPLICA_ROWS,
-    STORED_ROWS,
-)
+from fencepost_clusters.apache_kafka.replica_lines import METADATA_LOG, REPLICA_ROWS, STORED_ROWS
 from fencepost_clusters.apache_kafka.request_lines import REQUEST_ROWS
 from fencepost_kafka import (
     BrokerStateChanged,

@@ -17,12 +17,7 @@ from fencepost import UsageError
 from fencepost_clusters.reference.classic.core import settings as classic_settings
 from fencepost_clusters.reference.classic.core.broker import ClassicNode
 from fencepost_clusters.reference.core.node import settings as quorum_settings
-from fencepost_clusters.reference.core.node.effects import (
-    Chance,
-    Effect,
-    Input,
-    Instant,
-)
+from fencepost_clusters.reference.core.node.effects import Chance, Effect, Input, Instant
 from fencepost_clusters.reference.core.node.process import Process
 from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.core.node.site import Site

@@ -15,9 +15,7 @@ from msgspec import Struct
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.defects import verdicts_in
-from fencepost.judging.findings import (
-    Evidence,
-)
+from fencepost.judging.findings import Evidence
 from fencepost.judging.verdicts import Outcome, Verdict
 from fencepost.model.errors import (
     EnvironmentFailed,

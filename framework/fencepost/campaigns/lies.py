@@ -21,9 +21,7 @@ from fencepost.events.names import slot_of
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.folder import Promises
 from fencepost.judging.judge import judge
-from fencepost.judging.rules import (
-    Rule,
-)
+from fencepost.judging.rules import Rule
 from fencepost.judging.verdicts import Judgement, Outcome
 
 WITHHELD = ""

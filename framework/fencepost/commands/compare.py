@@ -36,12 +36,7 @@ from fencepost.commands.terminal import (
     progress,
 )
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.errors import (
-    EXIT_CLEAN,
-    EXIT_ENVIRONMENT,
-    EXIT_INCONCLUSIVE,
-    EXIT_VIOLATED,
-)
+from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, EXIT_VIOLATED
 from fencepost.model.shares import CONFIDENCE
 from fencepost.model.system.shape import shape_of
 from fencepost.model.text import printable

@@ -26,13 +26,7 @@ from fencepost.commands.terminal import (
 from fencepost.history.run_folder import system_of
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
 from fencepost.plugins.manager import Plugins
-from fencepost.plugins.reports import (
-    Engine,
-    Following,
-    ReportedRun,
-    ReportRequest,
-    ReportUpdate,
-)
+from fencepost.plugins.reports import Engine, Following, ReportedRun, ReportRequest, ReportUpdate
 
 _SEVERAL = 2
 """A report that follows a folder is over more than one run."""

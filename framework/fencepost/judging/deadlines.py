@@ -27,12 +27,7 @@ from msgspec import Struct
 from fencepost.events.names import slot_of
 from fencepost.events.words import span
 from fencepost.history.run_end import HARNESS, RunEnd
-from fencepost.judging.findings import (
-    Excused,
-    Finding,
-    Undecided,
-    Violated,
-)
+from fencepost.judging.findings import Excused, Finding, Undecided, Violated
 
 OBSERVERS = (HARNESS, "clients")
 """By whom a stall of the machine is known where nodes report none of their own."""

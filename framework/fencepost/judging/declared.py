@@ -17,10 +17,7 @@ from typing import Any, TypeVar, final
 
 import msgspec
 
-from fencepost.judging.rules import (
-    Applicability,
-    Clause,
-)
+from fencepost.judging.rules import Applicability, Clause
 from fencepost.model.errors import UsageError
 
 T = TypeVar("T", Clause, Applicability)

@@ -25,13 +25,7 @@ from typing import final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from fencepost.events import (
-    Effect,
-    Event,
-    FaultHealed,
-    FaultInjected,
-    began_ns,
-)
+from fencepost.events import Effect, Event, FaultHealed, FaultInjected, began_ns
 from fencepost.events.names import slot_of
 
 FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})

@@ -31,12 +31,7 @@ from fencepost.events import (
     ProcessSpawned,
     began_ns,
 )
-from fencepost.events.traits import (
-    Change,
-    Nearest,
-    changes_authority,
-    is_sourced,
-)
+from fencepost.events.traits import Change, Nearest, changes_authority, is_sourced
 from fencepost.judging.event_formatter import sentence
 from fencepost.judging.relevance import Ref, choose, subjects_of
 from fencepost.judging.verdicts import Broken, Outcome, Verdict

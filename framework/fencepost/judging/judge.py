@@ -47,33 +47,11 @@ from fencepost.events import (
     kind_name,
 )
 from fencepost.history.run_end import RunEnd
-from fencepost.judging.findings import (
-    Evidence,
-    Excused,
-    Exercised,
-    Finding,
-    Undecided,
-)
+from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Undecided
 from fencepost.judging.owed import Unprinted
-from fencepost.judging.rules import (
-    Clause,
-    Handler,
-    Rule,
-)
-from fencepost.judging.states import (
-    UNBEGUN,
-    Forfeiture,
-    Held,
-    Keeper,
-    Key,
-)
-from fencepost.judging.verdicts import (
-    AT_END,
-    Forfeited,
-    Judgement,
-    Tally,
-    conclude,
-)
+from fencepost.judging.rules import Clause, Handler, Rule
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key
+from fencepost.judging.verdicts import AT_END, Forfeited, Judgement, Tally, conclude
 from fencepost.model.errors import no_such
 
 _CLIENT: Final = Evidence.CLIENT

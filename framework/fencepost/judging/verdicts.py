@@ -28,16 +28,8 @@ from fencepost.events.words import span
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.about import Facts
-from fencepost.judging.findings import (
-    Evidence,
-    Excused,
-    Exercised,
-    Finding,
-    Violated,
-)
-from fencepost.judging.rules import (
-    Clause,
-)
+from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Violated
+from fencepost.judging.rules import Clause
 from fencepost.model.errors import UsageError
 
 AT_END = 1 << 62

@@ -15,11 +15,7 @@ import pluggy
 from msgspec import Struct
 
 from fencepost.judging.known_findings import KnownFinding
-from fencepost.judging.rules import (
-    Applicability,
-    Clause,
-    Rule,
-)
+from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.faults.fault import FaultFactory
 from fencepost.model.system.capabilities import System
 from fencepost.plugins.reports import Engine, ReportRequest

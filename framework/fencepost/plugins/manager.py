@@ -21,11 +21,7 @@ from msgspec import Struct
 from fencepost.events import Codec, kind_name, nested_fields
 from fencepost.judging.folder import Promises
 from fencepost.judging.known_findings import KnownFinding
-from fencepost.judging.rules import (
-    Applicability,
-    Clause,
-    Rule,
-)
+from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
 from fencepost.model.faults.fault import Fault, FaultFactory, arguments_of
 from fencepost.model.runtime import describe

@@ -8,9 +8,7 @@ from typing import TypeVar, final
 from msgspec import Struct
 
 from fencepost.events import Event, PromiseObserved, kind_name
-from fencepost.judging.findings import (
-    Evidence,
-)
+from fencepost.judging.findings import Evidence
 from fencepost.model.runtime import Condition, Runtime
 from fencepost.model.view import View
 

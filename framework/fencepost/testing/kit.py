@@ -26,17 +26,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
-from fencepost.events import (
-    ClientFailed,
-    Event,
-    NodeStopped,
-    ProcessExited,
-    kind_name,
-)
-from fencepost.events.traits import (
-    OperationEvent,
-    OperationOutcome,
-)
+from fencepost.events import ClientFailed, Event, NodeStopped, ProcessExited, kind_name
+from fencepost.events.traits import OperationEvent, OperationOutcome
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.faults.fault import Fault, Injected, Passing

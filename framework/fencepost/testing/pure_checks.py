@@ -9,12 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from fencepost.events import (
-    Codec,
-    Event,
-    kind_name,
-    nested_fields,
-)
+from fencepost.events import Codec, Event, kind_name, nested_fields
 from fencepost.events.traits import (
     Authority,
     AuthorityChange,
@@ -25,18 +20,10 @@ from fencepost.events.traits import (
 )
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.attribution import attributed
-from fencepost.judging.findings import (
-    Exercised,
-    Finding,
-    Undecided,
-    Violated,
-)
+from fencepost.judging.findings import Exercised, Finding, Undecided, Violated
 from fencepost.judging.judge import Judge, judge
 from fencepost.judging.known_findings import KnownFinding
-from fencepost.judging.rules import (
-    Clause,
-    Rule,
-)
+from fencepost.judging.rules import Clause, Rule
 from fencepost.model.clock import SECOND
 from fencepost.model.faults.fault import Fault
 from fencepost.model.system.capabilities import LogParser, ParsedEvent, ParsesLogs

@@ -37,13 +37,7 @@ from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
-from fencepost.testing.exit_codes import (
-    SessionCode,
-    failure_of,
-    is_timeout,
-    note,
-    uncollected,
-)
+from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note, uncollected
 from fencepost.testing.failures import shorten
 from fencepost.testing.settings import LAST_SEED, Settings, add_options, settings_of
 from fencepost.workloads.workers import Clients, Workers

@@ -12,12 +12,7 @@ import pytest
 
 from fencepost.events.integers import MOST
 from fencepost.history.run_folder import redacted
-from fencepost.model.configuration import (
-    Configuration,
-    configured_for,
-    from_environment,
-    seed_of,
-)
+from fencepost.model.configuration import Configuration, configured_for, from_environment, seed_of
 from fencepost.model.errors import UsageError
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of, shape_of
 

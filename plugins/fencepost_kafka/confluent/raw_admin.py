@@ -13,14 +13,10 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from kio.schema.alter_partition_reassignments.v0 import request as alter
-from kio.schema.alter_partition_reassignments.v0.response import (
-    AlterPartitionReassignmentsResponse,
-)
+from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0 import request as listing
-from kio.schema.list_partition_reassignments.v0.response import (
-    ListPartitionReassignmentsResponse,
-)
+from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest

@@ -49,12 +49,7 @@ from typing import Any, Final, final
 from msgspec import Struct
 
 from fencepost import HARMS_DISK, FaultInjected, ProcessExited, ProcessSpawned, is_second, slot_of
-from fencepost_kafka import (
-    PartitionCommitted,
-    ProduceCompleted,
-    ProduceInvoked,
-    TopicCommitted,
-)
+from fencepost_kafka import PartitionCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 

@@ -20,14 +20,7 @@ from typing import Any, Final, TypeVar, final
 
 from msgspec import Struct
 
-from fencepost import (
-    UNBEGUN,
-    Event,
-    Excused,
-    FaultInjected,
-    Held,
-    Rule,
-)
+from fencepost import UNBEGUN, Event, Excused, FaultInjected, Held, Rule
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,

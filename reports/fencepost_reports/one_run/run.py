@@ -29,14 +29,7 @@ from fencepost_reports.one_run.exposures import exposures
 from fencepost_reports.one_run.failures import Explained, explained
 from fencepost_reports.one_run.history import History, Placed, Ref, history_of
 from fencepost_reports.one_run.processes import processes
-from fencepost_reports.one_run.tables import (
-    Count,
-    EventRow,
-    RunRow,
-    RunTables,
-    SlotRow,
-    VerdictRow,
-)
+from fencepost_reports.one_run.tables import Count, EventRow, RunRow, RunTables, SlotRow, VerdictRow
 from fencepost_reports.one_run.windows import windows
 
 MARKS = 4_000

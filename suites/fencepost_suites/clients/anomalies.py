@@ -29,12 +29,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_kafka import (
-    Polled,
-    ProduceCompleted,
-    ReadCompleted,
-    partition_of,
-)
+from fencepost_kafka import Polled, ProduceCompleted, ReadCompleted, partition_of
 from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT

@@ -6,17 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import (
-    NOTHING,
-    Event,
-    Finding,
-    Findings,
-    Key,
-    Rule,
-    RunEnd,
-    Shared,
-    on,
-)
+from fencepost import NOTHING, Event, Finding, Findings, Key, Rule, RunEnd, Shared, on
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
 from fencepost_suites.clients.anomalies import LostWrite, Unread
 from fencepost_suites.common.keys import by_partition

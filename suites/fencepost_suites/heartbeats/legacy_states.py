@@ -19,11 +19,7 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_kafka import (
-    BrokerDeclared,
-    BrokerRegistered,
-    broker_of,
-)
+from fencepost_kafka import BrokerDeclared, BrokerRegistered, broker_of
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 

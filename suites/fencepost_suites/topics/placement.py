@@ -9,16 +9,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    NOTHING,
-    Event,
-    Evidence,
-    Exercised,
-    Findings,
-    Rule,
-    on,
-    violated,
-)
+from fencepost import NOTHING, Event, Evidence, Exercised, Findings, Rule, on, violated
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,

@@ -6,16 +6,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import (
-    NOTHING,
-    Event,
-    Evidence,
-    Exercised,
-    Findings,
-    Rule,
-    on,
-    violated,
-)
+from fencepost import NOTHING, Event, Evidence, Exercised, Findings, Rule, on, violated
 from fencepost_kafka import PartitionCommitted, TopicCommitted, broker_of, partition_of
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import by_topic

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import (
-    CONTROLLER,
-    FIRST,
-    PEER,
-    injected,
-    verdict,
-)
+from tests.clusters.apache_kafka.kraft_histories import CONTROLLER, FIRST, PEER, injected, verdict
 
 from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome

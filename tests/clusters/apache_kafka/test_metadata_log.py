@@ -17,12 +17,7 @@ from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.observer import FetchResult, LogProgress
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
-from fencepost_clusters.apache_kafka.metadata.schema import (
-    Record,
-    Undecodable,
-    Versions,
-    decode,
-)
+from fencepost_clusters.apache_kafka.metadata.schema import Record, Undecodable, Versions, decode
 from fencepost_clusters.apache_kafka.metadata.snapshot import Snapshot
 from fencepost_kafka import (
     BrokerCommitted,

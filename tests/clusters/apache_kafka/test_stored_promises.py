@@ -24,11 +24,7 @@ from fencepost import Evidence, ProcessExited
 from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.rules.promises import RULES
-from fencepost_kafka import (
-    LeadershipStarted,
-    LogTruncated,
-    TopicCommitted,
-)
+from fencepost_kafka import LeadershipStarted, LogTruncated, TopicCommitted
 
 FETCH_WAITS_MS = 2_000
 LATE_MS = 6_000

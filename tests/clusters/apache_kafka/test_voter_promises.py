@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.clusters.apache_kafka.kraft_histories import (
-    ended,
-    healed,
-    injected,
-    verdict,
-)
+from tests.clusters.apache_kafka.kraft_histories import ended, healed, injected, verdict
 
 from fencepost import Evidence, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome

@@ -23,12 +23,7 @@ from fencepost_clusters.etcd.clients.options import (
     RegisterOptions,
 )
 from fencepost_clusters.etcd.clients.outcomes import decoded, of_read, of_write
-from fencepost_clusters.etcd.clients.registers import (
-    COMPARE_FAILED,
-    completed_by,
-    reading,
-    working,
-)
+from fencepost_clusters.etcd.clients.registers import COMPARE_FAILED, completed_by, reading, working
 from fencepost_clusters.etcd.clients.script import Record, Script, Send, Wait, lease_id
 from fencepost_clusters.etcd.events import (
     LeaseCompleted,

@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bench_time import SECOND, pass_time
 
-from fencepost_clusters.reference.assembly import (
-    Core,
-    DiskContents,
-    assemble,
-    read_settings,
-)
+from fencepost_clusters.reference.assembly import Core, DiskContents, assemble, read_settings
 from fencepost_clusters.reference.core.log.entry import Entry
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.node.site import Site

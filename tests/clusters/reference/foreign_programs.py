@@ -20,13 +20,7 @@ from foreign_clients import LIMIT_MS, Described
 from fencepost import cache_folder
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
 from fencepost_clusters.apache_kafka.distribution import cache
-from fencepost_clusters.java import (
-    Artifact,
-    alone,
-    class_path,
-    download_one,
-    find_java,
-)
+from fencepost_clusters.java import Artifact, alone, class_path, download_one, find_java
 
 TOOLS = Artifact("org.apache.kafka", "kafka-tools", DEFAULT_VERSION)
 TOOL_LIMIT_S = 90.0

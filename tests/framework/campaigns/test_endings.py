@@ -14,9 +14,7 @@ from fencepost.campaigns.defects import FalseAlarm, Results
 from fencepost.commands import compare, conformance, defects, replay, run
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
-from fencepost.judging.findings import (
-    Evidence,
-)
+from fencepost.judging.findings import Evidence
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.errors import EnvironmentFailed, Inconclusive, Violation
 from fencepost.model.system.shape import Shape

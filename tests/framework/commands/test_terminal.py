@@ -18,9 +18,7 @@ from fencepost.commands.terminal import (
     print_verdicts,
     show,
 )
-from fencepost.judging.findings import (
-    Evidence,
-)
+from fencepost.judging.findings import Evidence
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
 from fencepost.model.text import printable
 from fencepost.plugins.manager import load

@@ -8,13 +8,7 @@ from random import Random  # noqa: TID251 - seeded: hypothesis chooses the seed
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fencepost.history.run_end import NEVER_NS
 from fencepost.model.runtime import HEALTHY, LinkState

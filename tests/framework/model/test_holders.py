@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import Struct
 
-from fencepost import (
-    Authority,
-    Change,
-    Holders,
-    NodeStarted,
-    ProcessExited,
-    ProcessSpawned,
-    View,
-)
+from fencepost import Authority, Change, Holders, NodeStarted, ProcessExited, ProcessSpawned, View
 from fencepost.testing import HistoryBuilder
 
 

@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-from fencepost.judging.rules import (
-    Clause,
-)
+from fencepost.judging.rules import Clause
 from fencepost.model.view import Fold
 from fencepost.plugins.manager import _bound, load
 

@@ -8,17 +8,7 @@ from random import Random  # noqa: TID251 - seeded streams
 
 import pytest
 
-from fencepost import (
-    Holders,
-    Layout,
-    Link,
-    Moment,
-    Planned,
-    ProcessSpawned,
-    Slot,
-    UsageError,
-    View,
-)
+from fencepost import Holders, Layout, Link, Moment, Planned, ProcessSpawned, Slot, UsageError, View
 from fencepost.commands import soak
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load

@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import (
-    EnvironmentFailed,
-    FaultInjected,
-    FaultIntended,
-    Injected,
-    Runtime,
-    UsageError,
-)
+from fencepost import EnvironmentFailed, FaultInjected, FaultIntended, Injected, Runtime, UsageError
 from fencepost.events.words import fault_in_words
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load

@@ -14,16 +14,7 @@ from pathlib import Path
 import pytest
 from tests import echo_node
 from tests.echo_node import EchoSystem
-from tests.echo_run import (
-    NEVER,
-    advance,
-    answered,
-    goes_on,
-    is_silent,
-    more,
-    slot,
-    talk,
-)
+from tests.echo_run import NEVER, advance, answered, goes_on, is_silent, more, slot, talk
 
 from fencepost import (
     HEALTHY,

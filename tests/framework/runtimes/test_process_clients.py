@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 from tests import echo_node
 from tests.echo_node import EchoSystem
-from tests.echo_run import (
-    NEVER,
-    PAIR,
-    advance,
-    answered,
-    echo_run,
-    talking_pair,
-)
+from tests.echo_run import NEVER, PAIR, advance, answered, echo_run, talking_pair
 
 from fencepost import (
     ClientFailed,

@@ -4,12 +4,7 @@ that holds the id."""
 from __future__ import annotations
 
 import pytest
-from tests.suites.availability.availability_histories import (
-    CONTROLLER,
-    FENCED_MS,
-    Story,
-    fenced,
-)
+from tests.suites.availability.availability_histories import CONTROLLER, FENCED_MS, Story, fenced
 
 from fencepost import NodeStarted
 from fencepost.testing import Outcome

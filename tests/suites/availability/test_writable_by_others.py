@@ -4,12 +4,7 @@ message that times out. What another client writes meanwhile, and a consumer rea
 from __future__ import annotations
 
 import pytest
-from tests.suites.availability.availability_histories import (
-    PRODUCER,
-    STUCK_MS,
-    Story,
-    writable,
-)
+from tests.suites.availability.availability_histories import PRODUCER, STUCK_MS, Story, writable
 
 from fencepost.testing import Outcome
 from fencepost_kafka import ProducerEpochChanged

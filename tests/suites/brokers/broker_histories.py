@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from fencepost.testing import HistoryBuilder, Verdict, judge
-from fencepost_kafka import (
-    BrokerCommitted,
-    LeaseGranted,
-)
+from fencepost_kafka import BrokerCommitted, LeaseGranted
 from fencepost_suites import rules
 from fencepost_suites.plugin import DECLARED
 

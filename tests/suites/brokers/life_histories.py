@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tests.suites.brokers.broker_histories import (
-    BROKER,
-    MS,
-    NEW,
-    PROBE,
-    grant,
-)
+from tests.suites.brokers.broker_histories import BROKER, MS, NEW, PROBE, grant
 
 from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from fencepost import NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Verdict, judge
-from fencepost_kafka import (
-    BrokerCommitted,
-    BrokerStateChanged,
-    LeaseGranted,
-    MetadataCommitted,
-)
+from fencepost_kafka import BrokerCommitted, BrokerStateChanged, LeaseGranted, MetadataCommitted
 from fencepost_suites import rules
 from fencepost_suites.plugin import DECLARED
 

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.brokers.broker_histories import (
-    BROKER,
-    MS,
-    grant,
-    record,
-    verdict,
-)
+from tests.suites.brokers.broker_histories import BROKER, MS, grant, record, verdict
 from tests.suites.brokers.life_histories import (
     asked,
     change,

@@ -21,12 +21,7 @@ from tests.suites.brokers.fencing_histories import (
 
 from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    BrokerCommitted,
-    ChangeAnswered,
-    HeartbeatRefused,
-    RequestRefused,
-)
+from fencepost_kafka import BrokerCommitted, ChangeAnswered, HeartbeatRefused, RequestRefused
 
 
 def start(h: HistoryBuilder) -> None:

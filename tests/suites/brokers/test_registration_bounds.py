@@ -19,12 +19,7 @@ from tests.suites.brokers.registration_histories import (
 
 from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    ControllerElected,
-    HeartbeatAnswered,
-    HeartbeatRefused,
-    LeaseGranted,
-)
+from fencepost_kafka import ControllerElected, HeartbeatAnswered, HeartbeatRefused, LeaseGranted
 
 THIRD = "controller-3#1"
 

@@ -19,11 +19,7 @@ from tests.suites.brokers.registration_histories import (
 
 from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    ControllerElected,
-    HeartbeatAnswered,
-    HeartbeatRefused,
-)
+from fencepost_kafka import ControllerElected, HeartbeatAnswered, HeartbeatRefused
 
 
 def answer(

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.clients.client_histories import (
-    READER,
-    A,
-    B,
-    delete_topic,
-    poll,
-    read,
-    verdict,
-)
+from tests.suites.clients.client_histories import READER, A, B, delete_topic, poll, read, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ConsumerPositioned, PartitionCommitted

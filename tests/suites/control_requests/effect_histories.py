@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from tests.suites.control_requests.control_request_histories import (
-    NEW,
-    OWN,
-    begin,
-    register,
-    store,
-)
+from tests.suites.control_requests.control_request_histories import NEW, OWN, begin, register, store
 
 from fencepost import Cause, Event, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder
-from fencepost_kafka import (
-    LeadershipStarted,
-)
+from fencepost_kafka import LeadershipStarted
 
 
 def lead(h: HistoryBuilder, by: Event | None = None, epoch: int = 0) -> None:

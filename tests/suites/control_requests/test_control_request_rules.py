@@ -28,12 +28,7 @@ from tests.suites.control_requests.control_request_histories import (
 
 from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    BrokerStateChanged,
-    ControllerBegan,
-    ReplicaRemoved,
-    ReplicaStopped,
-)
+from fencepost_kafka import BrokerStateChanged, ControllerBegan, ReplicaRemoved, ReplicaStopped
 
 
 @pytest.mark.parametrize("clause", ALL)

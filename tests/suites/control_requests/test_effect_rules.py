@@ -26,12 +26,7 @@ from tests.suites.control_requests.effect_histories import (
 
 from fencepost import Evidence, Stalled
 from fencepost.testing import Outcome
-from fencepost_kafka import (
-    ControllerEnded,
-    FollowingStarted,
-    PartitionCommitted,
-    TopicMarked,
-)
+from fencepost_kafka import ControllerEnded, FollowingStarted, PartitionCommitted, TopicMarked
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 REFUSED = "STALE_BROKER_EPOCH"

@@ -28,11 +28,7 @@ from tests.suites.control_requests.earlier_release_histories import (
 
 from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    BrokerRegistered,
-    ControllerElected,
-    ControllerResigned,
-)
+from fencepost_kafka import BrokerRegistered, ControllerElected, ControllerResigned
 
 APIS = [("BE-02", "UpdateMetadata"), ("BE-03", "StopReplica"), ("BE-07", "LeaderAndIsr")]
 

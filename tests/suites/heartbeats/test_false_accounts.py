@@ -30,14 +30,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     wait,
 )
 
-from fencepost import (
-    Cause,
-    FaultHealed,
-    FaultInjected,
-    ProcessExited,
-    ProcessSpawned,
-    Stalled,
-)
+from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited, ProcessSpawned, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.zookeeper.events import SessionExpired
 from fencepost_kafka import (

@@ -42,9 +42,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
 
 from fencepost import Evidence, NodeStopped, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    ControllerEnded,
-)
+from fencepost_kafka import ControllerEnded
 from fencepost_suites import rules
 
 KEPT: dict[str, Write] = {

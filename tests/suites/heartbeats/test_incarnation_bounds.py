@@ -17,12 +17,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     wait,
     whole_verdict,
 )
-from tests.suites.heartbeats.test_false_accounts import (
-    adopts,
-    in_session,
-    long_term,
-    lost_session,
-)
+from tests.suites.heartbeats.test_false_accounts import adopts, in_session, long_term, lost_session
 from tests.suites.heartbeats.test_independent_evidence import (
     ASKED,
     is_granted,

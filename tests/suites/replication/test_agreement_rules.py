@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import (
-    B1,
-    B2,
-    CONTROLLER,
-    follow,
-    lead,
-    verdict,
-)
-from tests.suites.replication.replication_histories import (
-    acknowledge,
-    mark,
-    store,
-    truncate,
-)
+from tests.suites.partition_histories import B1, B2, CONTROLLER, follow, lead, verdict
+from tests.suites.replication.replication_histories import acknowledge, mark, store, truncate
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
-from fencepost_kafka import (
-    LogTruncated,
-    ReplicaRemoved,
-    TopicCommitted,
-)
+from fencepost_kafka import LogTruncated, ReplicaRemoved, TopicCommitted
 
 
 def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:

@@ -4,20 +4,11 @@ undecided history."""
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import (
-    ALL3,
-    B1,
-    partition,
-    verdict,
-)
+from tests.suites.partition_histories import ALL3, B1, partition, verdict
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    BrokerCommitted,
-    IsrChangeAnswered,
-    TopicCommitted,
-)
+from fencepost_kafka import BrokerCommitted, IsrChangeAnswered, TopicCommitted
 
 
 def broker(h: HistoryBuilder, offset: int, number: int, fenced: bool) -> None:

@@ -9,11 +9,7 @@ from tests.suites.partition_histories import B1, CLIENT, lead, partition, verdic
 from tests.suites.replication.replication_histories import PROBE, probe, store
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    FetchServed,
-    LeadershipEnded,
-    RequestRefused,
-)
+from fencepost_kafka import FetchServed, LeadershipEnded, RequestRefused
 
 
 def steps_down(h: HistoryBuilder) -> None:

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import (
-    ALL3,
-    B1,
-    B2,
-    B3,
-    follow,
-    lead,
-    partition,
-    verdict,
-)
+from tests.suites.partition_histories import ALL3, B1, B2, B3, follow, lead, partition, verdict
 from tests.suites.replication.replication_histories import (
     acked,
     acknowledge,
@@ -24,11 +15,7 @@ from tests.suites.replication.replication_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    FollowerFetched,
-    HighWatermarkAdvanced,
-    ReadCompleted,
-)
+from fencepost_kafka import FollowerFetched, HighWatermarkAdvanced, ReadCompleted
 
 # ------------------------------------------------------------------------------------------ RP-04
 

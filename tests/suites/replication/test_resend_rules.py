@@ -4,16 +4,7 @@ undecided history."""
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import (
-    B1,
-    B2,
-    B3,
-    CLIENT,
-    follow,
-    lead,
-    partition,
-    verdict,
-)
+from tests.suites.partition_histories import B1, B2, B3, CLIENT, follow, lead, partition, verdict
 from tests.suites.replication.replication_histories import mark
 from tests.suites.replication.resend_histories import (
     ASKED,
@@ -26,10 +17,7 @@ from tests.suites.replication.resend_histories import (
 
 from fencepost import Evidence, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    LogTruncated,
-    ProduceInvoked,
-)
+from fencepost_kafka import LogTruncated, ProduceInvoked
 
 # ------------------------------------------------------------------------------------------ RP-11
 

@@ -22,11 +22,7 @@ from tests.suites.replication.watermark_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import (
-    FetchServed,
-    LeadershipEnded,
-    Polled,
-)
+from fencepost_kafka import FetchServed, LeadershipEnded, Polled
 
 # ------------------------------------------------------------------------------------------ RP-07
 

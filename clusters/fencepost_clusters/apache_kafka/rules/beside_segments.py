@@ -37,11 +37,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
-from fencepost_kafka import (
-    SegmentFound,
-    StoredBatch,
-    partition_of,
-)
+from fencepost_kafka import SegmentFound, StoredBatch, partition_of
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 SEQUENCES = 1 << 31

@@ -34,9 +34,7 @@ from fencepost import (
 )
 from fencepost_clusters.reference.classic.core import settings as s
 from fencepost_clusters.reference.core.node import settings as quorum
-from fencepost_clusters.reference.core.node.settings import (
-    Settings,
-)
+from fencepost_clusters.reference.core.node.settings import Settings
 from fencepost_clusters.reference.defects.catalogue import CLASSIC_DEFECTS, policies_with
 from fencepost_clusters.reference.over_zookeeper import nodes
 from fencepost_clusters.reference.wire.codec import CLASSIC_CALLS, CLIENT_CALLS

@@ -9,11 +9,7 @@ from typing import Final
 
 from fencepost import MS, ClientFailed
 from fencepost_clusters.reference.client import outcomes
-from fencepost_clusters.reference.client.requests import (
-    AdminRequest,
-    ask_admin,
-    count_records,
-)
+from fencepost_clusters.reference.client.requests import AdminRequest, ask_admin, count_records
 from fencepost_clusters.reference.client.routes import CHANNEL, Routes
 from fencepost_clusters.reference.core.node.effects import Instant
 from fencepost_clusters.reference.core.node.outbox import Outbox

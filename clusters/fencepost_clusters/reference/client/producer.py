@@ -30,12 +30,7 @@ from fencepost_clusters.reference.core.node.outbox import Outbox
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import (
-    CallOutcome,
-    ProduceCompleted,
-    ProduceInvoked,
-    ProducerOptions,
-)
+from fencepost_kafka import CallOutcome, ProduceCompleted, ProduceInvoked, ProducerOptions
 
 MOST_RECOGNISED: Final = 5
 MOST_IN_BATCH: Final = 100

@@ -35,10 +35,7 @@ from fencepost import (
 )
 from fencepost.testing import Demonstration
 from fencepost_clusters.reference.core.node import settings as quorum
-from fencepost_clusters.reference.core.node.settings import (
-    Settings,
-    number,
-)
+from fencepost_clusters.reference.core.node.settings import Settings, number
 from fencepost_clusters.reference.defects.catalogue import LEGACY_DEFECTS, policies_with
 from fencepost_clusters.reference.legacy import bounce_demo
 from fencepost_clusters.reference.legacy.core import settings as s

@@ -19,14 +19,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.probes import (
-    End,
-    ProbeAnswer,
-    count_open,
-    probe_name,
-    probe_of,
-    raised,
-)
+from fencepost.injection.probes import End, ProbeAnswer, count_open, probe_name, probe_of, raised
 from fencepost.injection.toxiproxies import API_LIMIT_S, Hung, Reply
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import System

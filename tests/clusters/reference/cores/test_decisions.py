@@ -29,10 +29,7 @@ from fencepost_clusters.reference.core.cluster.policies import (
 from fencepost_clusters.reference.core.node import settings
 from fencepost_clusters.reference.core.quorum.controller import isr_changes
 from fencepost_clusters.reference.core.quorum.controller.policies import RegistrationPolicies
-from fencepost_clusters.reference.defects.catalogue import (
-    DEFECTS,
-    POLICY_DEFECTS,
-)
+from fencepost_clusters.reference.defects.catalogue import DEFECTS, POLICY_DEFECTS
 from fencepost_clusters.reference.legacy import defects as over_zookeeper
 from fencepost_clusters.reference.policies import Policies, PolicyDefect
 from fencepost_clusters.reference.wire import administration as a

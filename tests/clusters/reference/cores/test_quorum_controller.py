@@ -4,22 +4,12 @@ cluster."""
 from __future__ import annotations
 
 import pytest
-from quorum_bench import (
-    CONTROLLER,
-    ROW,
-    SECOND,
-    QuorumBroker,
-    QuorumController,
-    snapshot_part,
-)
+from quorum_bench import CONTROLLER, ROW, SECOND, QuorumBroker, QuorumController, snapshot_part
 
 from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
-from fencepost_clusters.reference.core.quorum.raft.messages import (
-    fetch_answer,
-    fetch_snapshot,
-)
+from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer, fetch_snapshot
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import Snapshot
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.core.replication.cluster_state import Partition

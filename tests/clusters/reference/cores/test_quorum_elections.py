@@ -24,12 +24,7 @@ from fencepost_clusters.reference.core.quorum.raft import messages
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import (
-    ControllerElected,
-    ControllerResigned,
-    ElectionStarted,
-    VoteAnswered,
-)
+from fencepost_kafka import ControllerElected, ControllerResigned, ElectionStarted, VoteAnswered
 
 EPOCH = 5
 

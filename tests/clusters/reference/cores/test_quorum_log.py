@@ -37,10 +37,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import record_batch
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import (
-    ElectionStarted,
-    MetadataTruncated,
-)
+from fencepost_kafka import ElectionStarted, MetadataTruncated
 
 EPOCH = 5
 

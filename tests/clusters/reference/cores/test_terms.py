@@ -9,11 +9,7 @@ import msgspec
 import pytest
 from controller_bench import OWN, TOPIC, ControllerBench, at, stat
 
-from fencepost_clusters.reference.core.node.effects import (
-    Note,
-    Reply,
-    ToZooKeeper,
-)
+from fencepost_clusters.reference.core.node.effects import Note, Reply, ToZooKeeper
 from fencepost_clusters.reference.legacy.core import znodes
 from fencepost_clusters.reference.legacy.core.controller import messages
 from fencepost_clusters.reference.legacy.core.controller.store import Steps

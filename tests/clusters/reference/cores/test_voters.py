@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from quorum_bench import (
-    CONTROLLER,
-    ROW,
-    VOTERS,
-    QuorumController,
-    calls,
-    snapshot_part,
-)
+from quorum_bench import CONTROLLER, ROW, VOTERS, QuorumController, calls, snapshot_part
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState

@@ -6,17 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from quorum_bench import ME, OTHER, TOPIC
-from requests_bench import (
-    BATCH,
-    MANY,
-    Leader,
-    active,
-    errors,
-    parts,
-    produce,
-    read,
-    served,
-)
+from requests_bench import BATCH, MANY, Leader, active, errors, parts, produce, read, served
 
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
 from fencepost_clusters.reference.wire import messages as m

@@ -8,14 +8,7 @@ from unittest.mock import Mock
 import pytest
 from crc32c import crc32c
 from quorum_bench import ME, OTHER, SECOND, TOPIC, replies
-from requests_bench import (
-    BATCH,
-    Leader,
-    active,
-    errors,
-    produce,
-    read,
-)
+from requests_bench import BATCH, Leader, active, errors, produce, read
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.wire import messages as m

@@ -17,11 +17,7 @@ from fencepost_clusters.reference.core.cluster.changes import CHANGES
 from fencepost_clusters.reference.core.cluster.decisions import DecisionContext
 from fencepost_clusters.reference.core.node.effects import Instant, Received, Reply
 from fencepost_clusters.reference.over_zookeeper.core.contents import BadZnode
-from fencepost_clusters.reference.over_zookeeper.core.session import (
-    Disconnected,
-    Task,
-    certain,
-)
+from fencepost_clusters.reference.over_zookeeper.core.session import Disconnected, Task, certain
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
 from fencepost_clusters.zookeeper.client import port as zk

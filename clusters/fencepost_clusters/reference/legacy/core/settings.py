@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost import UsageError
-from fencepost_clusters.reference.core.node.settings import (
-    COMMON,
-    Settings,
-    read_numbers,
-)
+from fencepost_clusters.reference.core.node.settings import COMMON, Settings, read_numbers
 from fencepost_clusters.reference.legacy.core.policies import HEARTBEATS
 from fencepost_clusters.reference.over_zookeeper.core.connect import settings_of
 

@@ -61,11 +61,7 @@ from fencepost_clusters.reference.core.quorum.raft.timing import Member, Vote, r
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.errors import Error
-from fencepost_kafka import (
-    LeaseExpired,
-    MetricsReported,
-    StateReverted,
-)
+from fencepost_kafka import LeaseExpired, MetricsReported, StateReverted
 
 _Serve = Callable[[Received, Any, Instant], None]
 """Serves the requests of one kind: the request as it came, its message, and the time."""

@@ -30,11 +30,7 @@ from fencepost_clusters.reference.legacy.core.states import CONTROLLER_NAMES
 from fencepost_clusters.reference.over_zookeeper.core.session import Clock
 from fencepost_clusters.reference.wire import records as r
 from fencepost_clusters.reference.wire.legacy import BrokerState
-from fencepost_kafka import (
-    BrokerDeclared,
-    ControllerState,
-    DeclaredFor,
-)
+from fencepost_kafka import BrokerDeclared, ControllerState, DeclaredFor
 
 
 @final
