@@ -12,7 +12,7 @@ import base64
 import hashlib
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from uuid import UUID
@@ -24,12 +24,10 @@ from fencepost import (
     Cluster,
     Command,
     FaultChooser,
-    Fold,
     Layout,
     LogParser,
     NotApplicable,
     Place,
-    Probe,
     Remains,
     Shape,
     Slot,
@@ -135,25 +133,17 @@ class KRaft:
                 raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
         return lay_out(shape, PORTS)
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Controllers and brokers."""
-        return COUNTS
+    counts = COUNTS
+    """Controllers and brokers."""
 
-    @property
-    def folds(self) -> Sequence[type[Fold]]:
-        """Kafka's view."""
-        return (KafkaView,)
+    folds = (KafkaView,)
+    """Kafka's view."""
 
-    @property
-    def workload(self) -> str:
-        """confluent-kafka."""
-        return "kafka_clients"
+    workload = "kafka_clients"
+    """confluent-kafka."""
 
-    @property
-    def probe(self) -> Probe:
-        """ApiVersions."""
-        return kafka_probe
+    probe = staticmethod(kafka_probe)
+    """ApiVersions."""
 
     def may_start(self, slot: Slot, view: View, layout: Layout) -> bool:
         """A broker starts once a controller was active: then the first voters are committed.
@@ -170,9 +160,8 @@ class KRaft:
         """See `fencepost_kafka.recovery`."""
         return missing(view, layout)
 
-    def superseded(self, view: View, layout: Layout) -> Sequence[Slot]:
-        """See `fencepost_kafka.recovery`."""
-        return superseded(view, layout)
+    superseded = staticmethod(superseded)
+    """See `fencepost_kafka.recovery`."""
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three sessions and the time of a restart."""
@@ -182,27 +171,20 @@ class KRaft:
         """See `KafkaCluster`."""
         return KafkaCluster(cluster, self.timing(cluster.shape))
 
-    @property
-    def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.selectors`."""
-        return SELECTORS
+    selectors = SELECTORS
+    """See `fencepost_kafka.faults.selectors`."""
 
-    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.faults.selectors`."""
-        return select(selector, view, layout)
+    select = staticmethod(select)
+    """See `fencepost_kafka.faults.selectors`."""
 
-    @property
-    def states(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return STATES
+    states = STATES
+    """See `fencepost_kafka.faults.states`."""
 
-    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return states_of(slot, view, layout)
+    states_of = staticmethod(states_of)
+    """See `fencepost_kafka.faults.states`."""
 
-    def grown(self, shape: Shape) -> Shape:
-        """With a broker that a random schedule may add."""
-        return with_spare_broker(shape)
+    grown = staticmethod(with_spare_broker)
+    """With a broker that a random schedule may add."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""

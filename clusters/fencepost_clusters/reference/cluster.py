@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -21,11 +21,9 @@ from fencepost import (
     Command,
     Defect,
     FaultChooser,
-    Fold,
     Host,
     Layout,
     Place,
-    Probe,
     Shape,
     SimulatedDisk,
     SimulatedProcess,
@@ -93,33 +91,24 @@ class ReferenceQuorum:
         self._settings(shape)
         return lay_out(shape, PORTS)
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Controllers, brokers, and processes that are both."""
-        return COUNTS
+    counts = COUNTS
+    """Controllers, brokers, and processes that are both."""
 
-    @property
-    def folds(self) -> Sequence[type[Fold]]:
-        """Kafka's view."""
-        return (KafkaView,)
+    folds = (KafkaView,)
+    """Kafka's view."""
 
-    @property
-    def workload(self) -> str:
-        """confluent-kafka."""
-        return "kafka_clients"
+    workload = "kafka_clients"
+    """confluent-kafka."""
 
-    @property
-    def probe(self) -> Probe:
-        """ApiVersions."""
-        return kafka_probe
+    probe = staticmethod(kafka_probe)
+    """ApiVersions."""
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         """See `fencepost_kafka.recovery`."""
         return missing(view, layout)
 
-    def superseded(self, view: View, layout: Layout) -> Sequence[Slot]:
-        """See `fencepost_kafka.recovery`."""
-        return superseded(view, layout)
+    superseded = staticmethod(superseded)
+    """See `fencepost_kafka.recovery`."""
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three leases and ten seconds."""
@@ -129,27 +118,20 @@ class ReferenceQuorum:
         """See `KafkaCluster`."""
         return KafkaCluster(cluster, self.timing(cluster.shape))
 
-    @property
-    def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.selectors`."""
-        return SELECTORS
+    selectors = SELECTORS
+    """See `fencepost_kafka.faults.selectors`."""
 
-    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.faults.selectors`."""
-        return select(selector, view, layout)
+    select = staticmethod(select)
+    """See `fencepost_kafka.faults.selectors`."""
 
-    @property
-    def states(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return STATES
+    states = STATES
+    """See `fencepost_kafka.faults.states`."""
 
-    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return states_of(slot, view, layout)
+    states_of = staticmethod(states_of)
+    """See `fencepost_kafka.faults.states`."""
 
-    def grown(self, shape: Shape) -> Shape:
-        """With a broker that a random schedule may add."""
-        return with_spare_broker(shape)
+    grown = staticmethod(with_spare_broker)
+    """With a broker that a random schedule may add."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""

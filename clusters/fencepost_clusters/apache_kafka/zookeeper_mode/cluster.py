@@ -9,7 +9,7 @@ brokers have a listener, and so a link, of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
@@ -24,7 +24,6 @@ from fencepost import (
     Layout,
     LogParser,
     Place,
-    Probe,
     Remains,
     Shape,
     Slot,
@@ -109,10 +108,8 @@ class ZooKeeperMode:
             zookeeper.UNASKED,
         )
 
-    @property
-    def probe(self) -> Probe:
-        """A question that fits the port: ZooKeeper's, or ApiVersions."""
-        return probe
+    probe = staticmethod(probe)
+    """A question that fits the port: ZooKeeper's, or ApiVersions."""
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         """Lists servers that do not serve, and what any Kafka cluster lacks."""
@@ -126,18 +123,14 @@ class ZooKeeperMode:
         """See `KafkaCluster`."""
         return KafkaCluster(cluster, self.timing(cluster.shape))
 
-    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.faults.selectors`."""
-        return select(selector, view, layout)
+    select = staticmethod(select)
+    """See `fencepost_kafka.faults.selectors`."""
 
-    @property
-    def states(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return STATES
+    states = STATES
+    """See `fencepost_kafka.faults.states`."""
 
-    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return states_of(slot, view, layout)
+    states_of = staticmethod(states_of)
+    """See `fencepost_kafka.faults.states`."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at

@@ -7,7 +7,7 @@ controller.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -18,20 +18,17 @@ from fencepost import (
     Command,
     Defect,
     FaultChooser,
-    Fold,
     Host,
     Layout,
     LogParser,
     NotApplicable,
     Place,
-    Probe,
     Shape,
     SimulatedDisk,
     SimulatedProcess,
     Slot,
     UsageError,
     View,
-    WorkerConfig,
 )
 from fencepost.testing import Demonstration
 from fencepost_clusters.reference.core.node import settings as quorum
@@ -91,25 +88,17 @@ class ReferenceLegacy:
         _settings(shape)
         return nodes.layout(shape, controllers=True)
 
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The default numbers of brokers and ZooKeeper servers."""
-        return nodes.COUNTS
+    counts = nodes.COUNTS
+    """The default numbers of brokers and ZooKeeper servers."""
 
-    @property
-    def folds(self) -> Sequence[type[Fold]]:
-        """Kafka's view, and the view of ZooKeeper's servers."""
-        return (KafkaView, ServersView)
+    folds = (KafkaView, ServersView)
+    """Kafka's view, and the view of ZooKeeper's servers."""
 
-    @property
-    def workload(self) -> str:
-        """confluent-kafka."""
-        return "kafka_clients"
+    workload = "kafka_clients"
+    """confluent-kafka."""
 
-    @property
-    def probe(self) -> Probe:
-        """ApiVersions for brokers, a request of ZooKeeper's for its servers."""
-        return probe
+    probe = staticmethod(probe)
+    """ApiVersions for brokers, a request of ZooKeeper's for its servers."""
 
     def missing(self, view: View, layout: Layout) -> Sequence[str]:
         """See `fencepost_kafka.recovery`. The controller must also have read every registration: a
@@ -133,23 +122,17 @@ class ReferenceLegacy:
         """See `KafkaCluster`."""
         return KafkaCluster(cluster, self.timing(cluster.shape))
 
-    @property
-    def selectors(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.selectors`."""
-        return SELECTORS
+    selectors = SELECTORS
+    """See `fencepost_kafka.faults.selectors`."""
 
-    def select(self, selector: str, view: View, layout: Layout) -> Sequence[str] | None:
-        """See `fencepost_kafka.faults.selectors`."""
-        return select(selector, view, layout)
+    select = staticmethod(select)
+    """See `fencepost_kafka.faults.selectors`."""
 
-    @property
-    def states(self) -> Sequence[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return STATES
+    states = STATES
+    """See `fencepost_kafka.faults.states`."""
 
-    def states_of(self, slot: Slot, view: View, layout: Layout) -> Collection[str]:
-        """See `fencepost_kafka.faults.states`."""
-        return states_of(slot, view, layout)
+    states_of = staticmethod(states_of)
+    """See `fencepost_kafka.faults.states`."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
@@ -170,9 +153,8 @@ class ReferenceLegacy:
         """A broker's configuration; raises UsageError for an unknown setting."""
         return nodes.properties(place, shape, _cluster_properties(shape))
 
-    def fetch(self) -> str:
-        """See `Fetched`: ZooKeeper."""
-        return zookeeper.fetched()
+    fetch = staticmethod(zookeeper.fetched)
+    """See `Fetched`: ZooKeeper."""
 
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of a broker, a Python process with a configuration file, or of a server."""
@@ -183,13 +165,11 @@ class ReferenceLegacy:
         """The parser of a ZooKeeper server's log; brokers write their own events."""
         return nodes.log_parser(slot)
 
-    def image(self, slot: Slot) -> str:
-        """The image from `images/`."""
-        return nodes.image(slot)
+    image = staticmethod(nodes.image)
+    """The image from `images/`."""
 
-    def simulated_disk(self, slot: Slot) -> SimulatedDisk:
-        """An empty disk of a broker in memory, or an empty tree of znodes."""
-        return nodes.simulated_disk(slot)
+    simulated_disk = staticmethod(nodes.simulated_disk)
+    """An empty disk of a broker in memory, or an empty tree of znodes."""
 
     def simulated_node(
         self, place: Place, shape: Shape, disk: SimulatedDisk, host: Host
@@ -200,13 +180,11 @@ class ReferenceLegacy:
         settings = s.read(self.properties(place, shape))
         return nodes.simulated_broker(place, shape, settings, disk, host)
 
-    def simulated_probe(self, port: int) -> object:
-        """The probe of a broker's or ZooKeeper's port: ApiVersions, or a ping."""
-        return nodes.simulated_probe(port)
+    simulated_probe = staticmethod(nodes.simulated_probe)
+    """The probe of a broker's or ZooKeeper's port: ApiVersions, or a ping."""
 
-    def simulated_client(self, config: WorkerConfig, host: Host) -> SimulatedProcess:
-        """A client's core on the simulator's host."""
-        return nodes.simulated_client(config, host)
+    simulated_client = staticmethod(nodes.simulated_client)
+    """A client's core on the simulator's host."""
 
     def frame(self, message: object, port: int) -> bytes | None:
         """The bytes of a request as real nodes and clients send it, without its length."""
