@@ -1,26 +1,52 @@
 """Clauses, and how clauses apply on a plane, as the TOML files of a package declare them.
 
-A file has tables `[[clause]]`, whose keys are the fields of `Clause`, and tables
-`[[applicability]]`, which say for `clauses`, a list of ids, what `promise` is made on the file's
-`plane`, and `how`. Where they stand follows one rule: a clause stands in the package of its rules,
-and how clauses of others apply on a plane stands in the package of that plane's system.
+A file has tables `[[clause]]`, whose keys are fields of `Clause`, and tables `[[applicability]]`,
+which say for `clauses`, a list of ids, what `promise` is made on the file's `plane`, and `how`.
+Where they stand follows one rule: a clause stands in the package of its rules, and how clauses of
+others apply on a plane stands in the package of that plane's system.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar, final
+from typing import final
 
 import msgspec
+from msgspec import Struct, structs
 
-from fencepost.judging.rules import Applicability, Clause
+from fencepost.judging.rules import Applicability, Clause, Promise
 from fencepost.model.errors import UsageError
 
-T = TypeVar("T", Clause, Applicability)
+
+class _Clause(Struct, forbid_unknown_fields=True):
+    """A table `[[clause]]`."""
+
+    id: str
+    source: str
+    says: str
+    planes: tuple[str, ...] = ()
+    defect: str = ""
+    note: str = ""
+    vocabulary: str = ""
+    judges: str = ""
+
+
+class _Applicability(Struct, forbid_unknown_fields=True):
+    """A table `[[applicability]]`: one statement about several clauses."""
+
+    clauses: tuple[str, ...]
+    promise: Promise
+    how: str
+    formerly: str = ""
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    clause: tuple[_Clause, ...] = ()
+    plane: str = ""
+    applicability: tuple[_Applicability, ...] = ()
 
 
 @final
@@ -43,29 +69,16 @@ def declared(package: str, *names: str) -> Declared:
     marks: list[Applicability] = []
     for name in names:
         try:
-            found = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-            clauses += [_made(entry, Clause) for entry in found.pop("clause", ())]
-            plane, entries = found.pop("plane", ""), found.pop("applicability", ())
-            marks += [_made(one, Applicability) for entry in entries for one in _each(entry, plane)]
-            _refuse(found, "the file")
-        except (OSError, ValueError, TypeError, AttributeError) as wrong:
+            text = files(package).joinpath(name).read_text(encoding="utf-8")
+            found = msgspec.convert(tomllib.loads(text), _File)
+        except (OSError, ValueError) as wrong:
             raise UsageError(f"{package}/{name}: {wrong}") from None
+        if found.applicability and not found.plane:
+            raise UsageError(f"{package}/{name}: it says how clauses apply, and not on which plane")
+        clauses += [Clause(**structs.asdict(one)) for one in found.clause]
+        marks += [
+            Applicability(clause, found.plane, one.promise, one.how, one.formerly)
+            for one in found.applicability
+            for clause in one.clauses
+        ]
     return Declared(tuple(clauses), tuple(marks))
-
-
-def _each(entry: Mapping[str, Any], plane: str) -> Iterator[Mapping[str, Any]]:
-    """An entry about several clauses, as one about each."""
-    rest = {key: value for key, value in entry.items() if key != "clauses"}
-    for clause in entry.get("clauses", ()):
-        yield {**rest, "clause": clause, "plane": plane}
-
-
-def _made(entry: Mapping[str, Any], kind: type[T]) -> T:
-    named = entry.get("id") or entry.get("clause")
-    _refuse({key for key in entry if key not in {field.name for field in fields(kind)}}, named)
-    return msgspec.convert(entry, kind)
-
-
-def _refuse(unknown: Mapping[str, Any] | set[str], where: object) -> None:
-    if unknown:
-        raise ValueError(f"{where} has unknown keys: {', '.join(sorted(unknown))}")

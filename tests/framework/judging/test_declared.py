@@ -53,10 +53,13 @@ def test_a_file_declares_clauses_and_what_others_are_on_its_plane(lamps: Path) -
     [
         ("[[clause", "Expected ']]' at the end of an array declaration"),
         ('[[clause]]\nid = "LAMP-1"', "Object missing required field"),
-        ('[[clause]]\nid = "LAMP-1"\nsays = 3', "Expected `str`, got `int`"),
-        ('[[clause]]\nid = "LAMP-1"\nsay = "It is lit."', "LAMP-1 has unknown keys: say"),
-        ('[[clauses]]\nid = "LAMP-1"', "the file has unknown keys: clauses"),
+        ('[[clause]]\nid = "LAMP-1"\nsource = ""\nsays = 3', "Expected `str`, got `int`"),
+        ('[[clause]]\nid = "LAMP-1"\nsay = "It is lit."', "unknown field `say`"),
+        ('[[clauses]]\nid = "LAMP-1"', "unknown field `clauses`"),
         ('[[applicability]]\nclauses = ["X-1"]\npromise = "so"\nhow = ""', "Invalid enum value"),
+        ('[[applicability]]\nclause = "X-1"\npromise = "same"\nhow = ""', "field `clause`"),
+        ('[[applicability]]\nclauses = "X-1"\npromise = "same"\nhow = ""', "Expected `array`"),
+        ('[[applicability]]\nclauses = ["X-1"]\npromise = "same"\nhow = ""', "on which plane"),
     ],
 )
 def test_what_a_file_lacks_or_has_too_much_is_named_with_the_file(
