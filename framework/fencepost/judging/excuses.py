@@ -62,17 +62,6 @@ class Excuse(Struct, frozen=True):
         # Without directions, it acts upon the slots themselves: both must be among them.
         return self.slots.issuperset(ends)
 
-    def takes(self, slots: frozenset[str]) -> int:
-        """How much it takes from these slots: more than any cut if it acts upon one of them itself,
-        else how many others it parts one of them from."""
-        if not self.directions:
-            # A thousand is more than any cluster has slots, so this always counts for more than a
-            # cut.
-            return len(self.slots & slots) * 1000
-        # Each neighbour once, however many of the two directions are cut.
-        pairs = {frozenset(pair) for pair in self.directions if not slots.isdisjoint(pair)}
-        return len(pairs)
-
     def parts(self, process: str, needed: Callable[[str], bool]) -> str:
         """The first slot that the process needs and that it affects the link to; empty if there is
         none."""

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import final
 
+from msgspec.structs import replace
+
 from fencepost.events import (
     Event,
     FaultHealed,
@@ -299,10 +301,10 @@ class _Turning:
             acting = [
                 # The key of the choice: a fault that acted as the turn came before one that was
                 # over; then the one that took most; then the newest.
-                (turn.at_ns <= _ended_ns(fault), fault.takes(held), fault.began_ns, event)
+                (turn.at_ns <= _ended_ns(fault), *_takes(fault, held), fault.began_ns, event)
                 for event, fault in self.faults
                 if fault.began_ns <= turn.at_ns
-                and fault.takes(held)
+                and any(_takes(fault, held))
                 and (
                     turn.at_ns <= _ended_ns(fault)
                     # A fault that is over counts only if it acted upon the holder itself, since
@@ -312,7 +314,7 @@ class _Turning:
                 )
             ]
             if acting:
-                found.append(max(acting, key=lambda one: one[:3])[-1])
+                found.append(max(acting, key=lambda one: one[:-1])[-1])
         return found
 
     def lacking(self) -> list[Event]:
@@ -338,17 +340,31 @@ class _Turning:
 def _faults(before: Iterable[Event]) -> Iterator[tuple[Event, Excuse]]:
     """The faults, and what they acted upon until when. A process that ended by itself is as if a
     fault had ended it."""
-    acted, events = Excuses(), {}
+    acted = Excuses()
+    events: dict[str, Event] = {}
     for event in before:
         body = event.body
         if isinstance(body, FaultInjected):
             events[body.fault_id] = event
         elif isinstance(body, ProcessExited) and not body.expected:
+            events[body.ended] = event
             slots = frozenset({slot_of(body.ended)})
-            yield event, Excuse(body.ended, event.at_ns, slots, frozenset())
+            acted.now[body.ended] = Excuse(body.ended, event.at_ns, slots, frozenset())
+        elif isinstance(body, NodeStarted):
+            # The slot has its next process, so the end of the one before is over.
+            for ended in list(acted.now):
+                if "#" in ended and slot_of(ended) == slot_of(event.process):
+                    acted.healed.append(replace(acted.now.pop(ended), ended_ns=event.at_ns))
         acted.take(event)
-    for fault in (*acted.healed, *acted.now.values()):
-        yield events[fault.fault_id], fault
+    yield from ((events[one.fault_id], one) for one in (*acted.healed, *acted.now.values()))
+
+
+def _takes(fault: Excuse, slots: frozenset[str]) -> tuple[bool, int]:
+    """What a fault takes from these slots: whether it acts upon one of them itself, and from how
+    many others it parts them."""
+    if not fault.directions:
+        return not slots.isdisjoint(fault.slots), 0
+    return False, len({frozenset(p) for p in fault.directions if not slots.isdisjoint(p)})
 
 
 def _ended_ns(fault: Excuse) -> float:

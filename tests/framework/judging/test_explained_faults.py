@@ -15,6 +15,7 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     NodeStarted,
+    ProcessExited,
     ProcessSpawned,
     Scope,
 )
@@ -290,3 +291,19 @@ def test_a_node_that_a_client_reported_is_named_by_its_scope_or_its_slot(server:
     read = h.add("clients/reader-1#1", Appended(7))
     lines = why(h, read, server=server).lines()
     assert shown(lines) == ["kill-1"]
+
+
+def test_a_crash_is_over_once_the_slot_has_its_next_process() -> None:
+    """What deposed the holder later is the cut."""
+    h = HistoryBuilder()
+    cluster(h)
+    ended = ProcessExited(ended="redis-1#1", exit_code=1, signal=0, expected=False)
+    h.add("harness", ended)
+    run(h, "redis-1#2", 1)
+    h.add("sentinel-1#1", Promoted("redis 1", 1))
+    taken = h.add("redis-1#2", Appended(7))
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.add("sentinel-1#1", Promoted("redis 2", 2))
+    heal(h, "isolate-1")
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines()) == ["isolate-1"]
