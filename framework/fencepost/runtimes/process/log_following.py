@@ -22,7 +22,7 @@ from fencepost.events import EvidenceMissed
 from fencepost.history.feed import notices
 from fencepost.history.recorder import Recorder
 from fencepost.model.clock import from_wall_ns
-from fencepost.model.errors import FencepostError, PluginFailed
+from fencepost.model.errors import PluginFailed
 from fencepost.model.system.capabilities import LogParser
 
 _LINE_END = b"\n"
@@ -59,13 +59,7 @@ class ParsedLog:
 
     def _parse(self, line: str) -> None:
         try:
-            for parsed in self._log_parser.parse(line):
-                # Most logs have wall-clock times. Converted as they are read, soon after they were
-                # written, they are exact unless the wall clock was set in between.
-                at_ns = from_wall_ns(parsed.at_ns) if parsed.wall else parsed.at_ns
-                self._recorder.record(parsed.body, at_ns=at_ns)
-        except FencepostError:  # the disk does not take the event
-            raise
+            found = tuple(self._log_parser.parse(line))
         except Exception as error:  # a plugin's own code may raise anything
             what = f"{self._blames(error)} at line {self._lines} of {self._log or 'a log'}"
             self._recorder.record(EvidenceMissed(what=f"{what}; no later line of it was read"))
@@ -73,6 +67,12 @@ class ParsedLog:
                 f"{what}, {line[:_MOST_OF_A_LINE]!r}: let it return no event for a line that it "
                 "does not know (fencepost.LogParser)"
             )
+            return
+        for parsed in found:
+            # Most logs have wall-clock times. Converted as they are read, soon after they were
+            # written, they are exact unless the wall clock was set in between.
+            at_ns = from_wall_ns(parsed.at_ns) if parsed.wall else parsed.at_ns
+            self._recorder.record(parsed.body, at_ns=at_ns)
 
     def _blames(self, error: Exception) -> str:
         """The parser, what it raised, and where in its own code."""
