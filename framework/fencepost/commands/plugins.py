@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -11,8 +11,8 @@ from fencepost.commands.options import Json
 from fencepost.commands.terminal import load_plugins, output, print_json, show
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, no_such
 from fencepost.model.faults.fault import FaultFactory, arguments_of
+from fencepost.model.text import docstring
 from fencepost.plugins.manager import Offer
-from fencepost.reporting import docstring
 
 _TYPED = ("systems", "faults")
 """What a user types, and so is named; of the rest a list says how many there are."""
@@ -34,8 +34,12 @@ def plugins(
         raise no_such("plugin or fault", name, names)
     broken = {p: why for p, why in loaded.broken.items() if name in (None, p)}
     code = EXIT_ENVIRONMENT if broken else EXIT_CLEAN
+    of_plugins = {f: made for one in chosen.values() for f, made in one.faults.items()}
+    asked = of_plugins or {f: made for f, made in loaded.faults.items() if f == name}
+    faults = {f: _described(made) for f, made in sorted(asked.items())}
     if json:
-        print_json({"plugins": {p: _offered(one) for p, one in chosen.items()}, "broken": broken})
+        offered = {p: _offered(one) for p, one in chosen.items()}
+        print_json({"plugins": offered, "faults": faults, "broken": broken})
         raise typer.Exit(code)
     console = output()
     for plugin, offer in chosen.items():
@@ -43,9 +47,8 @@ def plugins(
         said = [_words(what, value, named) for what, value in _offered(offer).items()]
         show(console, (plugin, "bold"), f"  {', '.join(filter(None, said))}")
     if name is not None:
-        faults = {f: made for one in chosen.values() for f, made in one.faults.items()}
-        for line in _of_faults(faults or {f: m for f, m in loaded.faults.items() if f == name}):
-            show(console, line)
+        for fault, told in faults.items():
+            show(console, f"  faults.{fault}({told['arguments']})  {told['says']}")
     for plugin, why in broken.items():
         show(console, (plugin, "red"), f"  disabled: {why}")
     raise typer.Exit(code)
@@ -72,7 +75,7 @@ def _words(what: str, value: object, named: bool) -> str:
     return f"{what}: {' '.join(value) if named or what in _TYPED else len(value)}"
 
 
-def _of_faults(faults: Mapping[str, FaultFactory]) -> Iterator[str]:
-    """Each fault as a test writes it, and what it does."""
-    for name, factory in sorted(faults.items()):
-        yield f"  faults.{name}({arguments_of(factory)})  {' '.join(docstring(factory).split())}"
+def _described(factory: FaultFactory) -> Mapping[str, str]:
+    """A fault's arguments, as a test writes them, and what it does."""
+    says = " ".join(docstring(factory).split())
+    return {"arguments": arguments_of(factory), "says": says}

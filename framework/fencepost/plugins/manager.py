@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -115,7 +115,7 @@ class Plugins:
             near = {one: near[one] for one in _related(right, near, bound)}
         return self._get("clause", right, self.clauses, near)
 
-    @property
+    @cached_property
     def replaced(self) -> Mapping[str, str]:
         """The ids of clauses that others have replaced, each with the id of that one."""
         marks = (mark for one in self.clauses.values() for mark in one.applicability)

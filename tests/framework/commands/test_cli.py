@@ -341,6 +341,8 @@ def test_what_a_plugin_offers_is_counted_until_it_is_asked_for(
     said = called("plugins", "isolate").stdout
     assert said.startswith("  faults.isolate(node)  No other node reaches this one")
     assert said.count("\n") == 1
+    told = json.loads(called("plugins", "isolate", "--json").stdout)
+    assert (told["plugins"], told["faults"]["isolate"]["arguments"]) == ({}, "node")
     assert said in called("plugins", "partition").stdout
     refused = called("plugins", "isolat")
     assert (refused.returncode, refused.stdout) == (2, "")
