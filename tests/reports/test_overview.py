@@ -87,7 +87,7 @@ def test_a_violation_that_is_known_is_told_from_a_new_one(one: RunSummary) -> No
     assert [clause.id for clause in found.clauses] == ["B", "A"]
     assert [run.outcome.run for run in b.anew] == ["2"]
     assert [run.outcome.run for run in b.known] == ["1"]
-    assert (a.anew, [cell.known for cell in a.cells if cell]) == ([], [True])
+    assert (list(a.anew), [cell.known for cell in a.cells if cell]) == ([], [True])
     assert [cell.known for cell in b.cells if cell] == [False]
 
 

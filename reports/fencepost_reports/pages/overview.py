@@ -66,16 +66,16 @@ class Clause:
     """By subject; None where it has no verdict."""
     counts: Mapping[Subject, Counter[str]]
     """By subject: in how many runs it has each verdict."""
-    violated: Sequence[RunSummary]
-    """The runs that violate it anew come first."""
+    anew: Sequence[RunSummary]
+    """The runs that violate it otherwise than is known."""
     known: Sequence[RunSummary]
-    """Those in which each violation is a known one."""
+    """Those in which each violation of it is a known one."""
     new: bool
 
     @property
-    def anew(self) -> Sequence[RunSummary]:
-        """Those in which a violation is none of the known ones."""
-        return [run for run in self.violated if run not in self.known]
+    def violated(self) -> Sequence[RunSummary]:
+        """All runs that violate it."""
+        return [*self.anew, *self.known]
 
     @property
     def page(self) -> str:
@@ -138,30 +138,29 @@ def _clauses(
     before: Last | None,
 ) -> Sequence[Clause]:
     counts: dict[str, dict[Subject, Counter[str]]] = {}
-    violated: dict[str, list[RunSummary]] = {}
+    anew: dict[str, list[RunSummary]] = {}
     known: dict[str, list[RunSummary]] = {}
-    for run in sorted(runs, key=lambda run: not run.outcome.broken):
+    known_in: Counter[tuple[str, Subject]] = Counter()
+    for run in runs:
         subject = _subject(run)
         for clause, verdict in run.verdicts.items():
             counts.setdefault(clause, {}).setdefault(subject, Counter())[verdict] += 1
         for clause in run.outcome.violated:
-            violated.setdefault(clause, []).append(run)
-        for clause in run.outcome.known:
-            known.setdefault(clause, []).append(run)
+            is_known = clause in run.outcome.known
+            (known if is_known else anew).setdefault(clause, []).append(run)
+            known_in[clause, subject] += is_known
     clauses = [
         Clause(
             id=clause,
             sentence=sentences.get(clause, ""),
             cells=[
-                _cell(found[one], sum(_subject(run) == one for run in known.get(clause, ())))
-                if one in found
-                else None
+                _cell(found[one], known_in[clause, one]) if one in found else None
                 for one in subjects
             ],
             counts=found,
-            violated=violated.get(clause, ()),
+            anew=anew.get(clause, ()),
             known=known.get(clause, ()),
-            new=before is not None and clause in violated and clause not in before.violated,
+            new=before is not None and clause in {*anew, *known} and clause not in before.violated,
         )
         for clause, found in counts.items()
         if any(verdict != Outcome.NOT_APPLICABLE for one in found.values() for verdict in one)
