@@ -163,19 +163,19 @@ class EndsOnlyWhenAsked(Rule[_Nodes]):
 
     @on(ProcessSpawned, ProcessExited, NodeStopped, FaultInjected, FaultHealed, PhaseStarted)
     def step(self, state: _Nodes, event: Event, body: Struct) -> Findings:
-        match event.body:
-            case ProcessSpawned() as body if body.role != CLIENT:
+        match body:
+            case ProcessSpawned() if body.role != CLIENT:
                 state.spawned(event, body)
-            case NodeStopped() as body if event.process in state.alive:
+            case NodeStopped() if event.process in state.alive:
                 node = state.alive[event.process]
                 node.stopped, node.said_at = body, (event.ref,)
-            case FaultInjected(receipt=True) as body:
+            case FaultInjected(receipt=True):
                 state.struck(body)
             case FaultHealed(fault_id=fault_id):
                 state.faults.pop(fault_id, None)
             case PhaseStarted(phase="load"):
                 state.began = True
-            case ProcessExited(ended=ended) as body if ended in state.alive:
+            case ProcessExited(ended=ended) if ended in state.alive:
                 return state.ended(event, body, state.alive.pop(ended))
         return ()
 

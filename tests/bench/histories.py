@@ -84,7 +84,10 @@ def digest(made: Made, plugins: Plugins) -> str:
                     run.runtime.signal(process, Signal.TERM)
             let_pass_until(run.runtime, run.runtime.now_ns() + ENDS_NS)
         written = sha256()
-        for file in sorted(folder.events.iterdir()):
+        files = sorted(folder.events.iterdir())
+        if not files:
+            raise SystemExit(f"{made.name} wrote nothing: no run could differ from it")
+        for file in files:
             written.update(f"{file.name}\n".encode())
             written.update(file.read_bytes())
         return written.hexdigest()
@@ -108,11 +111,14 @@ def main() -> int:
         print(f"{len(found)} runs")
         return 0
     frozen = json.loads(given.frozen.read_text())
-    differ = [name for name, made in found.items() if frozen[name] != made]
+    differ = [name for name, made in found.items() if frozen.get(name, made) != made]
     for name in differ:
         print(f"another history: {name}")
-    print(f"{len(found)} runs, {len(differ)} differ")
-    return 1 if differ else 0
+    unlike = sorted(found.keys() ^ frozen.keys()) if given.seeds == SEEDS else []
+    for name in unlike:
+        print(f"made {'now' if name in found else 'then'} only: {name}")
+    print(f"{len(found.keys() & frozen.keys())} runs, {len(differ)} differ")
+    return 1 if differ or unlike else 0
 
 
 if __name__ == "__main__":

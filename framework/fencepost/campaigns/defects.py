@@ -343,8 +343,9 @@ def search_all(
         name = search.defect.name
         searcher.report(f"{name}: {word} ({search.wall_s:.1f} s, {counted(search.seeds, 'seed')})")
         results.searches.append(search)
+        # At once, so that an interrupt leaves them in the order of the catalogue, too.
+        results.searches.sort(key=lambda one: seen.index(one.defect))
         results.left.remove(name)
-    results.searches.sort(key=lambda one: seen.index(one.defect))
     search_clean(searcher, results, jobs)
     return results
 

@@ -409,10 +409,10 @@ def _speaks(run: SoakRun) -> bool:
 def _heading(soaked: Soaked, wanted: Soak, took_s: float) -> str:
     runs = soaked.runs
     seeds = endings.in_ranges([run.seed for run in runs])
-    drawn = f"{sum(run.drawn_ms for run in runs) / 60_000:.1f}"
-    planned = f"{len(runs) * wanted.span_ms / 60_000:.1f}"
+    drawn = round(sum(run.drawn_ms for run in runs) / 60_000, 1)
+    planned = round(len(runs) * wanted.span_ms / 60_000, 1)
     # A schedule may last longer than planned, since its last fault heals; only a shorter one lacks.
-    span = f"{drawn} of {planned}" if float(drawn) < float(planned) else drawn
+    span = f"{drawn} of {planned}" if drawn < planned else f"{drawn}"
     name = f"{endings.counted(len(runs), 'run')} of {wanted.spec.system.name}"
     faults = endings.counted(sum(run.faults for run in runs), "fault")
     operations = endings.counted(sum(run.operations for run in runs), "operation")

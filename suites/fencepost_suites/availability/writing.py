@@ -28,6 +28,7 @@ from fencepost import (
     Rule,
     RunEnd,
     Violated,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -295,8 +296,7 @@ class WritableAgain(Rule[_Writing]):
         """A process, a fault or the acting controller changed."""
         # What a fault did began before the event that reports it. The time up to that beginning is
         # judged by the surroundings as they were; the rest by what the fault leaves.
-        began_ns = getattr(event.body, "began_at_ns", 0) or event.at_ns
-        found = self._late(state, state.wanted, min(began_ns, event.at_ns), event)
+        found = self._late(state, state.wanted, min(began_ns(event), event.at_ns), event)
         disturbance = state.around.take(event)
         if isinstance(event.body, ProcessExited):
             self._left(state, event.body.ended)

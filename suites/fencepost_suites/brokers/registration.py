@@ -116,15 +116,8 @@ class StatesMoveAsDrawn(Rule[_Life]):
     keys = staticmethod(by_broker)
     state = _Life
 
-    @on(BrokerStateChanged, BrokerCommitted)
-    def step(self, state: _Life, event: Event, body: Struct) -> Findings:
-        if isinstance(body, BrokerCommitted):
-            return self._committed(state, event, body)
-        assert isinstance(body, BrokerStateChanged)
-        return self._moved(state, event, body)
-
-    @staticmethod
-    def _moved(state: _Life, event: Event, body: BrokerStateChanged) -> Findings:
+    @on(BrokerStateChanged)
+    def _moved(self, state: _Life, event: Event, body: BrokerStateChanged) -> Findings:
         was = state.states.get(event.process, body.old)
         state.states[event.process] = body.new
         found: list[Finding] = []
@@ -161,8 +154,8 @@ class StatesMoveAsDrawn(Rule[_Life]):
                 found.append(Exercised(event.ref, Evidence.PEER if by_record else Evidence.SELF))
         return found
 
-    @staticmethod
-    def _committed(state: _Life, event: Event, body: BrokerCommitted) -> Findings:
+    @on(BrokerCommitted)
+    def _committed(self, state: _Life, event: Event, body: BrokerCommitted) -> Findings:
         was, before = state.record, state.unfenced
         if was is not None and body.offset <= was.offset:
             return NOTHING

@@ -16,7 +16,7 @@ NONE: Final[Keys] = ()
 
 
 def by_partition(event: Event) -> Keys:
-    """Topic and partition. A rule's `step` ignores the events of a partition that it does not
+    """Topic and partition. A rule ignores the events of a partition that it does not
     need."""
     body: Any = event.body
     return ((body.topic, body.partition),)

@@ -32,6 +32,7 @@ from fencepost_kafka import (
     SnapshotLoaded,
     SnapshotStored,
 )
+from fencepost_suites.common.surfaces import observed
 
 PER_MS = 0.001
 """The rounding error of a rate in a report, per millisecond of the time it covers."""
@@ -90,11 +91,8 @@ class MetricsMatchHistory(Rule[_Metrics]):
         HeartbeatAnswered,
         ControllerElected,
         MetricsReported,
-        PromiseObserved,
     )
     def step(self, state: _Metrics, event: Event, body: Struct) -> Findings:
-        if isinstance(body, PromiseObserved):
-            return self._observed(event, body)
         node = state.nodes.setdefault(event.process, _Node())
         before_ns, node.newest_ns = node.newest_ns, event.at_ns
         match body:
@@ -119,13 +117,9 @@ class MetricsMatchHistory(Rule[_Metrics]):
                 return self._reported(state, node, event, body)
         return NOTHING
 
-    def _observed(self, event: Event, body: PromiseObserved) -> Findings:
-        if body.clause != self.clause:
-            return NOTHING
-        if body.held:
-            return (Exercised(event.ref, Evidence(body.seen_by)),)
-        source = Evidence(body.seen_by)
-        return (violated(event.ref, source, "{seen}", seen=body.evidence),)
+    @on(PromiseObserved)
+    def _observed(self, state: _Metrics, event: Event, body: PromiseObserved) -> Findings:
+        return observed(event, self.clause)
 
     def _reported(
         self, state: _Metrics, node: _Node, event: Event, body: MetricsReported

@@ -119,8 +119,8 @@ class EpochsAreThoseOfBatches(Rule[_Disks]):
 
     @on(*TAKING, SegmentFound, LeaderEpochsFound, FaultInjected)
     def step(self, state: _Disks, event: Event, body: Struct) -> Findings:
-        match event.body:
-            case FaultInjected() as body:
+        match body:
+            case FaultInjected():
                 state.strike(body)
             case SegmentFound() | LeaderEpochsFound():
                 for log in by_log(event):

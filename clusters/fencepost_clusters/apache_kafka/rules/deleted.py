@@ -83,10 +83,10 @@ class DeletedIsRemoved(Rule[_Disks]):
     @on(TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound)
     def step(self, state: _Disks, event: Event, body: Struct) -> Findings:
         slot = slot_of(event.process)
-        match event.body:
-            case PartitionCommitted() as body if body.offset > state.dead.get(body.topic, -1):
+        match body:
+            case PartitionCommitted() if body.offset > state.dead.get(body.topic, -1):
                 state.replicas.setdefault(body.topic, set()).update(body.replicas)
-            case TopicCommitted(deleted=True) as body if body.topic_id not in state.deleted:
+            case TopicCommitted(deleted=True) if body.topic_id not in state.deleted:
                 brokers = frozenset(state.replicas.pop(body.topic, ()))
                 state.dead[body.topic] = body.offset
                 one = _Deletion(body.topic, body.offset, event.at_ns, event.ref, brokers)
@@ -94,10 +94,10 @@ class DeletedIsRemoved(Rule[_Disks]):
             case NodeStarted(role="broker", node_id=node_id):
                 state.ids[slot], state.began[slot] = node_id, event.at_ns
                 state.applied[slot] = []
-            case MetadataApplied() as body if slot in state.applied:
+            case MetadataApplied() if slot in state.applied:
                 state.applied[slot].append((body.offset, event.at_ns))
                 state.last[slot] = event.at_ns
-            case SegmentFound(topic_id=topic_id) as body if topic_id:
+            case SegmentFound(topic_id=topic_id) if topic_id:
                 state.held.setdefault((body.slot, topic_id), (body, event.ref))
         return NOTHING
 

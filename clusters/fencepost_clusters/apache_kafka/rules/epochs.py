@@ -111,10 +111,9 @@ class WithoutMajorityResigns(Rule[_Starved]):
     @on(*QUORUM_KINDS)
     def step(self, state: _Starved, event: Event, body: Struct) -> Findings:
         # The event of a fault comes once it is measured. What it does begins earlier.
-        began_ns = body.began_at_ns if isinstance(body, FaultInjected | FaultHealed) else 0
-        state.overdue(began_ns or event.at_ns, event.ref)
+        state.overdue(began_ns(event), event.ref)
         if isinstance(body, FaultHealed):
-            state.healed(began_ns or event.at_ns)
+            state.healed(began_ns(event))
         resigned = isinstance(body, ControllerResigned) and (event.process, body.epoch)
         # Asked before the event is learned: afterwards the controller is not active any more.
         found = (Exercised(event.ref, Evidence.SELF),) if resigned in state.since else ()

@@ -45,8 +45,8 @@ class CarriesOn(Rule[_Failures]):
 
     @on(ControllerFailed, ControllerResigned)
     def step(self, state: _Failures, event: Event, body: Struct) -> Findings:
-        match event.body:
-            case ControllerFailed() as body if (body.doing, body.error) not in state.known:
+        match body:
+            case ControllerFailed() if (body.doing, body.error) not in state.known:
                 state.known.add((body.doing, body.error))
                 failed = violated(
                     event.ref,
@@ -58,7 +58,7 @@ class CarriesOn(Rule[_Failures]):
                     error=body.error,
                 )
                 return (failed,)
-            case ControllerResigned() as body if body.reason != "failed":
+            case ControllerResigned() if body.reason != "failed":
                 return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
@@ -83,12 +83,12 @@ class MeetsNoFault(Rule[_Faults]):
 
     @on(FaultReported, NodeStarted, FaultInjected)
     def step(self, state: _Faults, event: Event, body: Struct) -> Findings:
-        match event.body:
+        match body:
             case NodeStarted():
                 state.sound[event.process] = event.ref
-            case FaultInjected(receipt=True) as body:
+            case FaultInjected(receipt=True):
                 state.harmed |= dict.fromkeys(sorted(body.acts(*HARMS_DISK)), body.fault_id)
-            case FaultReported() as body:
+            case FaultReported():
                 state.sound.pop(event.process, None)
                 if (event.process, body.what) not in state.known:
                     state.known.add((event.process, body.what))

@@ -91,25 +91,25 @@ class VisibleIsCommitted(Rule[_Visible]):
         BrokerCommitted,
     )
     def step(self, state: _Visible, event: Event, body: Struct) -> Findings:
-        match event.body:
-            case MetadataApplied() as body if body.offset >= 0:
+        match body:
+            case MetadataApplied() if body.offset >= 0:
                 state.applied.setdefault((body.offset, body.epoch), event.ref)
-            case SegmentFound(topic=topic) as body if topic == METADATA_TOPIC:
+            case SegmentFound(topic=topic) if topic == METADATA_TOPIC:
                 if body.slot.startswith(_CONTROLLER):
                     log = state.logs.setdefault(body.slot, {})
                     for batch in body.batches():
                         log |= dict.fromkeys(
                             range(batch.base_offset, batch.end), batch.leader_epoch
                         )
-            case PartitionCommitted() as body:
+            case PartitionCommitted():
                 known = state.isrs.setdefault((body.topic, body.partition), set())
                 known.add((body.leader_epoch, frozenset(body.isr)))
-            case BrokerCommitted() as body:
+            case BrokerCommitted():
                 state.epochs.add((body.broker_id, body.broker_epoch))
-            case IsrChangeAnswered(error="NONE") as body if body.isr and body.leader_epoch >= 0:
+            case IsrChangeAnswered(error="NONE") if body.isr and body.leader_epoch >= 0:
                 place = body.topic, body.partition
                 state.granted.append((place, body.leader_epoch, frozenset(body.isr), event))
-            case BrokerStateChanged(reason="registered") as body:
+            case BrokerStateChanged(reason="registered"):
                 state.registered.append((body.broker_id, body.broker_epoch, event))
             case _:
                 state.sets.take(event)
@@ -246,9 +246,6 @@ class _States:
         return (Exercised(ref, Evidence.PEER),) if others else NOTHING
 
 
-_STATES: frozenset[type[Struct]] = frozenset({MetadataStateFound})
-
-
 @final
 class ControllersHoldTheState(Rule[_States]):
     """KR-24. A controller writes its snapshots of the state that it holds in memory. Exercised by
@@ -257,7 +254,7 @@ class ControllersHoldTheState(Rule[_States]):
     clause = "KR-24"
     state = _States
 
-    @on(*_STATES)
+    @on(MetadataStateFound)
     def step(self, state: _States, event: Event, body: Struct) -> Findings:
         state.take(event)
         return NOTHING
@@ -280,7 +277,7 @@ class SnapshotsHoldTheState(Rule[_States]):
     planes = KRAFT
     state = _States
 
-    @on(*_STATES)
+    @on(MetadataStateFound)
     def step(self, state: _States, event: Event, body: Struct) -> Findings:
         state.take(event)
         return NOTHING
@@ -322,12 +319,12 @@ class DeposedReverts(Rule[_Deposed]):
 
     @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated)
     def step(self, state: _Deposed, event: Event, body: Struct) -> Findings:
-        match event.body:
+        match body:
             case ControllerElected():
                 state.resigned.pop(event.process, None)
             case ControllerResigned():
                 state.resigned[event.process] = event.ref
-            case StateReverted() as body if body.offset > body.high_watermark:
+            case StateReverted() if body.offset > body.high_watermark:
                 reverted = violated(
                     event.ref,
                     Evidence.SELF,
@@ -339,7 +336,7 @@ class DeposedReverts(Rule[_Deposed]):
                     high_watermark=body.high_watermark,
                 )
                 return (reverted,)
-            case MetadataTruncated() as body if event.process in state.resigned:
+            case MetadataTruncated() if event.process in state.resigned:
                 resigned = state.resigned.pop(event.process)
                 if body.from_offset < body.high_watermark:
                     dropped = violated(

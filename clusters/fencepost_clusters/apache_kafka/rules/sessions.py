@@ -28,6 +28,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -236,8 +237,7 @@ class SilentIsFenced(Rule[_Sessions]):
         # by the time of its beginning.
         if not isinstance(body, FaultHealed):
             # What is late by now stays so, whatever this event changes.
-            began_ns = body.began_at_ns if isinstance(body, FaultInjected) else 0
-            self._overdue(state, began_ns or event.at_ns, event.ref)
+            self._overdue(state, began_ns(event), event.ref)
         self._learn(state, event)
         if state.acting != acting:
             # The bound counts from the moment when a controller can fence.
@@ -268,9 +268,8 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.resumed(state.faults.now[body.fault_id], event.at_ns)
             case FaultHealed():
                 # Healing is recorded once every link answers again, which may take a while.
-                began_ns = body.began_at_ns if body.began_at_ns > 0 else event.at_ns
-                state.was_heard(body.fault_id, began_ns)
-                self._overdue(state, began_ns, event.ref)
+                state.was_heard(body.fault_id, began_ns(event))
+                self._overdue(state, began_ns(event), event.ref)
                 state.hears_again(body.fault_id)
                 state.resumed(state.faults.take(event), event.at_ns)
             case ControllerElected():

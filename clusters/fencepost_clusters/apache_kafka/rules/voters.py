@@ -139,13 +139,13 @@ class FollowsNewVoters(Rule[_Known]):
         LeaseExpired,
     )
     def step(self, state: _Known, event: Event, body: Struct) -> Findings:
-        match event.body:
-            case HeartbeatAnswered(error="NONE") as body:
+        match body:
+            case HeartbeatAnswered(error="NONE"):
                 pair = state.strange(event.process, body.broker_id)
                 if pair is not None and pair not in state.kept:
                     state.kept.add(pair)
                     return (Exercised(event.ref, Evidence.PEER),)
-            case LeaseExpired() as body:
+            case LeaseExpired():
                 return self._expired(state, event, body)
             case _:
                 state.learn(event)

@@ -50,7 +50,7 @@ class OneLeaderATerm(Rule[_Term]):
 
     @on(BecameLeader, LeaderElected)
     def step(self, state: _Term, event: Event, body: Struct) -> Findings:
-        match event.body:
+        match body:
             case BecameLeader(member=member, term=term):
                 if state.process not in {"", event.process}:
                     return (_broken(state, event, "leads", term, member),)

@@ -130,15 +130,13 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         FaultHealed,
     )
     def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
-        match event.body:
+        match body:
             case BecameLeader(term=term):
                 state.leader = event.process
                 state.elected(term, event.at_ns)
             case LeaderElected(term=term):
                 state.elected(term, event.at_ns)
-            case FaultInjected(receipt=True, targets=(process, *_)) as body if body.acts(
-                Effect.STOPS
-            ):
+            case FaultInjected(receipt=True, targets=(process, *_)) if body.acts(Effect.STOPS):
                 pause = _Pause(process, began_ns(event))
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
@@ -147,11 +145,11 @@ class ExpiredKeysAreGone(Rule[_Leases]):
             # judged meanwhile.
             case LeaseInvoked(operation=operation, lease=lease):
                 state.lease(lease).open.add(operation)
-            case LeaseCompleted() as body:
+            case LeaseCompleted():
                 self._answered(state.lease(body.lease), event, body)
             case LockInvoked(operation=operation, action="take"):
                 remember(state.asked, operation, event.at_ns)
-            case LockCompleted() as body:
+            case LockCompleted():
                 return self._locked(state, event, body)
         return NOTHING
 

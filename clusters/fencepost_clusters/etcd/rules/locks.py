@@ -53,12 +53,12 @@ class TokensGrow(Rule[_Lock]):
 
     @on(LockInvoked, LockCompleted)
     def step(self, state: _Lock, event: Event, body: Struct) -> Findings:
-        match event.body:
+        match body:
             case LockInvoked(operation=operation, action="take"):
                 # Takes that overlap may get their tokens in any order. So a take is compared with
                 # what was known when it began.
                 remember(state.asked, operation, state.greatest)
-            case LockCompleted(action="take") as body:
+            case LockCompleted(action="take"):
                 before = state.asked.pop(body.operation, _Taken())
                 if body.outcome == "ok":
                     return self._taken(state, event, body, before)
@@ -135,7 +135,6 @@ class OldHoldersAreRefused(Rule[_Store]):
 
     @on(StoreCompleted)
     def step(self, state: _Store, event: Event, body: StoreCompleted) -> Findings:
-        assert isinstance(body, StoreCompleted)
         if body.outcome == "failed":
             # The write was refused for another reason than a newer token.
             if body.newer_token <= body.token:

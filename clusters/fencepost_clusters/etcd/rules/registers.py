@@ -85,7 +85,6 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
 
     @on(RegisterCompleted)
     def step(self, state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
-        assert isinstance(body, RegisterCompleted)
         if _writes(body):
             return self._written(state, event, body)
         if _reads(body):

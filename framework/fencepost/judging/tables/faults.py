@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from fencepost.events import Event, FaultHealed, FaultInjected, FaultTookEffect
+from fencepost.events import Event, FaultHealed, FaultInjected, FaultTookEffect, began_ns
 from fencepost.judging.tables.rows import FaultRow
 
 
@@ -30,10 +30,9 @@ class FaultFold:
         """
         body = event.body
         if isinstance(body, FaultInjected):
-            began_ns = body.began_at_ns or event.at_ns
-            self._injected.append((began_ns, body))
+            self._injected.append((began_ns(event), body))
             self.active = (*self.active, body.fault_id)
-            return began_ns
+            return began_ns(event)
         if isinstance(body, FaultTookEffect):
             self._late[body.fault_id] = body.evidence
         elif isinstance(body, FaultHealed):
