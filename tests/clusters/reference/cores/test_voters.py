@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from quorum_bench import CONTROLLER, ROW, VOTERS, QuorumController, calls, snapshot_part
+from quorum_bench import (
+    CONTROLLER,
+    ROW,
+    VOTERS,
+    QuorumController,
+    calls,
+    snapshot_part,
+    voted,
+)
 
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.broker_state import BrokerState
@@ -214,3 +222,15 @@ def test_a_controller_that_a_snapshot_names_as_a_voter_stands_for_election_witho
     assert controller.core.committed.image.offset == 5
     controller.node.passes(30)
     assert controller.node.noted(ElectionStarted)
+
+
+def test_a_controller_that_learns_later_that_it_votes_is_in_the_epoch_of_its_vote() -> None:
+    """QC-07. Whoever asks it counts it as a voter, by a record that has not reached it yet. It gave
+    its vote in the epoch before, where it may have given another one."""
+    controller = QuorumController(102, 103)
+    controller.node.passes(30)
+    for epoch, candidate, given in ((5, 102, True), (5, 103, False), (6, 103, True)):
+        assert voted(controller, candidate, epoch).vote_granted is given, (epoch, candidate)
+        assert controller.core.raft.epoch == epoch
+    stored = [one for one in controller.node.effects if isinstance(one, e.StoreVote)]
+    assert [one for one in stored if one.voted_for] == [e.StoreVote(5, 102), e.StoreVote(6, 103)]

@@ -29,7 +29,9 @@ Counterexamples that put a line here:
   deposed one leader after the other, though a majority was well. So a leader ignores a candidate
   that is no voter (`vote`).
 * An observer that adopted the epoch of such a candidate followed nobody: the others were still in
-  the epoch before. So it ignores an epoch without a leader (`_adopt`).
+  the epoch before. So it ignores an epoch without a leader (`_adopt`), unless it is asked to vote.
+* A controller that did not know yet that it votes gave its vote in the epoch before, where it may
+  have given another one. So whoever votes is in that epoch (`vote`).
 * A voter gave two votes in one epoch, so two leaders were possible. A candidate that follows the
   leader of its epoch is no candidate any more, and counts no later votes.
 * A leader lost its majority before its own removal was committed, stood for election and counted
@@ -367,18 +369,7 @@ class Raft:
         if self.role is Role.OBSERVER and (leader is None or leader < 0):
             return
         if epoch > self.epoch:
-            # Any message of a higher epoch ends a leadership. The voter that sent it refuses
-            # everything of this older epoch, so it could not follow this leader any more.
-            if self.role is Role.LEADER:
-                self._resign("higher_epoch", now)
-            self.epoch = epoch
-            self.voted_for = None
-            self.leader = None
-            if self.role is not Role.OBSERVER:
-                self.role = Role.UNATTACHED
-                self._draw_election(now)
-                # An observer stands for no election, and stores no epoch here.
-                self._out.add(StoreVote(epoch, None))
+            self._enter(epoch, now)
         # Transition to FOLLOWER (an observer stays one): the leader of the present epoch becomes
         # known.
         if epoch == self.epoch and leader is not None and leader >= 0 and self.leader != leader:
@@ -393,6 +384,21 @@ class Raft:
             # The answer of the former leader may still come. It is about another log.
             self._fetch_call = None
             self._next_fetch_ns = now.monotonic_ns
+
+    def _enter(self, epoch: int, now: Instant) -> None:
+        """Moves to a newer epoch, whose leader is not known yet."""
+        # Any message of a higher epoch ends a leadership. The voter that sent it refuses everything
+        # of this older epoch, so it could not follow this leader any more.
+        if self.role is Role.LEADER:
+            self._resign("higher_epoch", now)
+        self.epoch = epoch
+        self.voted_for = None
+        self.leader = None
+        if self.role is not Role.OBSERVER:
+            self.role = Role.UNATTACHED
+            self._draw_election(now)
+            # An observer stands for no election, and stores no epoch here.
+            self._out.add(StoreVote(epoch, None))
 
     def learn_leader(self, epoch: int, leader: int, now: Instant) -> None:
         """Takes the active controller from the answer to a heartbeat.
@@ -423,10 +429,11 @@ class Raft:
             follows = asked.replica_id not in self.voters
         else:
             follows = now.monotonic_ns < self._follows_until_ns
-        # The epoch is adopted even if the vote is then refused, for example to a candidate whose
-        # log is behind. Otherwise the two would never be in one epoch.
-        if not follows:
-            self._adopt(asked.replica_epoch, None, now)
+        # The epoch is entered even if the vote is then refused, for example to a candidate whose
+        # log is behind. Otherwise the two would never be in one epoch. An observer enters it too:
+        # whoever asks it counts it as a voter, by a record that has not reached it yet.
+        if not follows and asked.replica_epoch > self.epoch:
+            self._enter(asked.replica_epoch, now)
         reason: VoteReason = "has_leader" if follows else self._judge_candidate(asked)
         granted = reason == "granted"
         # The order is the promise: the vote is stored, then the answer leaves (effects are carried
