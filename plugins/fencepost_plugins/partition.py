@@ -3,8 +3,11 @@
 A cut drops the bytes of open connections and of new ones. It does not imitate a lost packet (TCP
 below it never notices), a lost SYN (the link still accepts a connection, which stays silent), UDP,
 or a half-closed connection. A connection that was silent during the cut is closed when it heals.
-Clients reach every node throughout, unless a cut names their slot. So does a running duplicate: it
-is no other node, and a cut that shall part it, too, names its slot (`partition`).
+Clients reach every node throughout, unless a cut names their slot.
+
+Every process is a node of its own here, a second one with the same id too: it may be the replica
+that lets an isolated master acknowledge. So "the other nodes" are those in all slots, also in the
+slots of duplicates and of spares, which may be filled while the cut lasts.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from fencepost import (
     Injected,
     Layout,
     Runtime,
+    Slot,
     UsageError,
     hookimpl,
     one_way,
@@ -31,7 +35,6 @@ from fencepost_plugins.targets import (
     as_names,
     find_role,
     find_slots,
-    node_names,
     once_in_use,
 )
 
@@ -90,14 +93,14 @@ def partition(left: Names, right: Names) -> Partition:
 
 
 def isolate(node: Names) -> Partition:
-    """No other node reaches this one, and it reaches none; clients, and duplicates that run, still
-    do: name these in a `partition`."""
+    """No other process of a node reaches this one, not even its duplicate, and it reaches none;
+    clients still do."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
 def cut_from_role(node: Names, role: str) -> Partition:
-    """Nothing passes between a node and the other nodes of a role; clients, and duplicates that
-    run, still reach it."""
+    """Nothing passes between a node and the other nodes of a role, duplicates and spares too;
+    clients still reach it."""
     given = {"node": as_names(node), "role": (str(role),)}
     return Partition("cut_from_role", given, between_node_and_role)
 
@@ -127,17 +130,23 @@ def majorities_ring(nodes: Names) -> Partition:
 
 
 def _isolate(layout: Layout, node: tuple[str, ...]) -> Cut:
-    return two_way(node, [name for name in node_names(layout) if name not in node])
+    return two_way(node, [one.name for one in _nodes(layout) if one.name not in node])
 
 
 def between_node_and_role(layout: Layout, node: tuple[str, ...], role: tuple[str, ...]) -> Cut:
     """Both directions between the named slots and the other slots of a role."""
-    others = [slot.name for slot in layout.of(role[0]) if slot.name not in node]
-    return two_way(node, others)
+    return two_way(node, [one.name for one in _nodes(layout, role[0]) if one.name not in node])
 
 
 def _isolate_role(layout: Layout, role: tuple[str, ...]) -> Cut:
-    return _isolate(layout, tuple(slot.name for slot in layout.of(role[0])))
+    return _isolate(layout, tuple(one.name for one in _nodes(layout, role[0])))
+
+
+def _nodes(layout: Layout, role: str = "") -> tuple[Slot, ...]:
+    """Every slot with a node, of a role if one is named."""
+    if role:
+        return layout.of(role, duplicates=True, spares=True)
+    return layout.nodes(duplicates=True, spares=True)
 
 
 @hookimpl

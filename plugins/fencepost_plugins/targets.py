@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from fencepost import (
-    CLIENT,
     Condition,
     Layout,
     Link,
@@ -53,11 +52,6 @@ def find_role(layout: Layout, name: str) -> str:
 
 KILLED_WITHIN_MS = 5_000
 """How long a process may take to end after SIGKILL before that counts as missed."""
-
-
-def node_names(layout: Layout) -> tuple[str, ...]:
-    """Every node's name, clients and duplicates left out, in the layout's order."""
-    return tuple(s.name for s in layout.slots if s.role != CLIENT and not s.duplicate)
 
 
 def once_in_use(

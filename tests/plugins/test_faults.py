@@ -301,6 +301,18 @@ def test_a_duplicate_runs_beside_its_node(runtime: Runtime, faults: Faults, disk
     assert living_pid(runtime, "broker-1") != -1
 
 
+def test_an_isolated_node_and_its_running_duplicate_do_not_reach_each_other(
+    runtime: Runtime, faults: Faults
+) -> None:
+    """A duplicate copied from an isolated master, which so went on to acknowledge."""
+    with faults.duplicate_id("broker-1"):
+        assert hears(runtime, "broker-1-duplicate", "broker-1")
+        with faults.isolate("broker-1") as isolated:
+            assert isolated.receipt.true, isolated.receipt.evidence
+            assert is_deaf_to(runtime, "broker-1-duplicate", "broker-1")
+            assert hears(runtime, "broker-2", "broker-1-duplicate")
+
+
 def test_a_duplicate_is_refused_at_once_where_no_process_says_that_it_started(
     runtime: Runtime, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from echo_node import EchoSystem
 
-from fencepost import Fault, Layout, Link, UsageError
+from fencepost import Fault, Layout, Link, Spare, UsageError
 from fencepost_kafka import kafka_shape
 from fencepost_kafka.faults import roles as kafka_faults
+from fencepost_kafka.layout import Ports, lay_out
 from fencepost_plugins import partition as p
 from fencepost_plugins.slow_link import slow_link
 
 LAYOUT = EchoSystem(duplicates=True).layout(kafka_shape(controllers=3, brokers=3))
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 BROKERS = ("broker-1", "broker-2", "broker-3")
+SECOND = tuple(f"{broker}-duplicate" for broker in BROKERS)
 
 
 def both(*pairs: tuple[str, str]) -> set[tuple[str, str]]:
@@ -31,13 +33,20 @@ def both(*pairs: tuple[str, str]) -> set[tuple[str, str]]:
         (p.partition("broker-1", "broker-2"), both(("broker-1", "broker-2"))),
         (
             p.isolate("broker-1"),
-            both(*(("broker-1", n) for n in (*CONTROLLERS, "broker-2", "broker-3"))),
+            both(*(("broker-1", n) for n in (*CONTROLLERS, "broker-2", "broker-3", *SECOND))),
         ),
         (
             kafka_faults.cut_from_controllers("broker-1"),
             both(*(("broker-1", n) for n in CONTROLLERS)),
         ),
-        (p.isolate_role("controller"), both(*((c, b) for c in CONTROLLERS for b in BROKERS))),
+        (
+            p.cut_from_role("broker-1", "broker"),
+            both(*(("broker-1", n) for n in ("broker-2", "broker-3", *SECOND))),
+        ),
+        (
+            p.isolate_role("controller"),
+            both(*((c, b) for c in CONTROLLERS for b in (*BROKERS, *SECOND))),
+        ),
         (p.halves(BROKERS), both(("broker-1", "broker-2"), ("broker-1", "broker-3"))),
         (p.bridge(BROKERS), both(("broker-1", "broker-3"))),
     ],
@@ -54,9 +63,13 @@ def test_in_a_ring_of_majorities_every_node_reaches_a_majority_of_its_own() -> N
     assert len(set(heard.values())) == 5
 
 
-def test_the_duplicate_of_a_node_is_not_another_node() -> None:
-    names = {name for pair in p.isolate("broker-1").directions(LAYOUT) for name in pair}
-    assert not any(name.endswith("-duplicate") for name in names)
+def test_an_isolated_node_is_cut_off_from_its_own_duplicate_and_from_added_nodes() -> None:
+    """Either may be the replica that lets it acknowledge what no other node has."""
+    layout = lay_out(kafka_shape(spares=[Spare("broker", 4)]), Ports())
+    for fault in (p.isolate("broker-1"), p.cut_from_role("broker-1", "broker")):
+        cut = fault.directions(layout)
+        assert {("broker-1", "broker-1-duplicate"), ("broker-1", "broker-4")} <= cut
+        assert ("broker-1-duplicate", "broker-2") not in cut
 
 
 def test_pairs_without_a_link_are_left_out() -> None:

@@ -39,7 +39,8 @@ class Planned:
     after_ms: int = 0
     directions: Cut = frozenset()
     """The (source, target) pairs of slots between which it keeps data from arriving as it should.
-    It need not name pairs that have no link."""
+    It need not name pairs that have no link, nor those of duplicates: no draw counts on their
+    links."""
 
 
 @dataclass(frozen=True, slots=True)
