@@ -6,6 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
+from msgspec.structs import replace
+
 from fencepost.events import Event, NodeStarted, ProcessExited
 from fencepost.events.traits import Authority, Change, shared_record
 from fencepost.judging.tables.rows import AuthorityRow, Effect, SpanRow
@@ -55,7 +57,6 @@ class _Open:
     state: str
     epoch: int
     held: bool
-    own: bool
     reported: bool
     """Whether others say so, and not the process itself."""
     from_ns: int
@@ -81,6 +82,9 @@ class AuthorityFold:
         self._matters: dict[tuple[str, str], str] = {}
         self._nodes: dict[str, list[str]] = {}
         self._ended: set[str] = set()
+        self._wide: set[str] = set()
+        """The scopes on which the whole cluster depends. A process that only notes a state in such
+        a scope does not say so, the one that holds it does."""
         self._open: dict[tuple[str, str], _Open] = {}
         self._spans: list[SpanRow] = []
 
@@ -102,6 +106,8 @@ class AuthorityFold:
         refuses = False
         for one in changes:
             holder = event.process if one.holder == "" else one.holder or ""
+            if one.wide:
+                self._wide.add(one.scope)
             if one.change == Change.REFUSED:
                 refuses = True
             elif one.state or one.change == Change.LOST:
@@ -120,7 +126,8 @@ class AuthorityFold:
         end."""
         for process, scope in list(self._open):
             self._close(process, scope, ended_ns)
-        return sorted(self._spans, key=_begun)
+        spans = (replace(s, own=True) if s.scope in self._wide else s for s in self._spans)
+        return sorted(spans, key=_begun)
 
     # ------------------------------------------------------------------------------------ changes
 
@@ -206,7 +213,6 @@ class AuthorityFold:
                 state=one.state,
                 epoch=one.epoch,
                 held=one.change == Change.GAINED,
-                own=one.wide or one.scope in self._nodes.get(process, ()),
                 reported=not holder,
                 from_ns=at_ns,
                 noted="" if holder else noted,
@@ -245,7 +251,6 @@ class AuthorityFold:
                         state=found.noted,
                         epoch=-1,
                         held=False,
-                        own=found.own,
                         reported=False,
                         from_ns=at_ns,
                     )
@@ -260,7 +265,7 @@ class AuthorityFold:
                     state=found.state,
                     epoch=found.epoch,
                     held=found.held,
-                    own=found.own,
+                    own=scope in self._nodes.get(process, ()),
                     from_ns=found.from_ns,
                     to_ns=at_ns,
                 )

@@ -24,6 +24,7 @@ class Held(Struct, frozen=True, tag="acme.held"):
     node: str = ""
     state: str = ""
     matter: str = ""
+    wide: bool = False
 
     def authority(self) -> Sequence[f.Authority]:
         holder = None if self.node else self.holder
@@ -38,6 +39,7 @@ class Held(Struct, frozen=True, tag="acme.held"):
                 node=self.node,
                 state=state,
                 matter=self.matter,
+                wide=self.wide,
             ),
         )
 
@@ -173,6 +175,16 @@ def test_a_state_that_a_process_noted_has_authority_by_the_word_of_a_third_party
         ("8", "inside", -1, False),
         ("8", "inside", 2, True),
     ]
+
+
+def test_every_state_over_what_the_whole_cluster_depends_on_is_drawn() -> None:
+    """The timeline hid what a process was before it held such a scope, once it had held it."""
+    tables = made(
+        ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
+        ("guard-7#1", Held("x", -1, change="noted", state="outside")),
+        ("guard-7#1", Held("x", 1, state="inside", wide=True)),
+    )
+    assert [(s.state, s.own) for s in tables.spans] == [("outside", True), ("inside", True)]
 
 
 def test_leaders_of_etcd_have_bands_of_their_own() -> None:
