@@ -195,16 +195,17 @@ class ResultCollector:
             self.codes.setdefault(failure.code, failure.message)
         # A test has three reports. That of its call counts; those of its set-up and teardown only
         # if they failed or skipped it.
+        expected = report.skipped and hasattr(report, "wasxfail")
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
+            outcome = "xfailed" if expected else report.outcome
             self.tests.append(
-                {"test": report.nodeid, "outcome": report.outcome, "seconds": report.duration}
+                {"test": report.nodeid, "outcome": outcome, "seconds": report.duration}
                 | ({"again": lines} if lines else {})
             )
-            self.report(f"  {report.nodeid}: {report.outcome}")
+            self.report(f"  {report.nodeid}: {outcome}")
         folder = folder_in(report)
         if report.when == "call" and folder is not None:
-            expected = report.skipped and hasattr(report, "wasxfail")
             ran = Ran(report.nodeid, report.outcome, folder, expected)
             self.runs.append(ran)
             # Pytest then ends after this test, in order.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.testing.test_run import ResultCollector
+
 pytestmark = pytest.mark.tool
 pytest_plugins = ["pytester"]
 
@@ -28,6 +30,14 @@ def test_a_known_weakness_is_expected_until_it_is_mended(
     ran = pytester.runpytest_subprocess(*left_out, *options, f"--fencepost-defects={defects}")
     ran.assert_outcomes(**outcome)
     assert ran.ret == code
+
+
+def test_a_test_that_fails_as_expected_was_not_skipped() -> None:
+    found = ResultCollector()
+    report = pytest.TestReport("test_it", ("test_it.py", 1, "test_it"), {}, "skipped", None, "call")
+    report.wasxfail = "it serves without a lease"
+    found.pytest_runtest_logreport(report)
+    assert [one["outcome"] for one in found.tests] == ["xfailed"]
 
 
 def test_a_run_says_which_violation_is_expected_and_by_which_test(
