@@ -93,8 +93,8 @@ def partition(left: Names, right: Names) -> Partition:
 
 
 def isolate(node: Names) -> Partition:
-    """No other process of a node reaches this one, not even its duplicate, and it reaches none;
-    clients still do."""
+    """No other node reaches this one, nor does its own duplicate, and it reaches none; clients
+    still do."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 

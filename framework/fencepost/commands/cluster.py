@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fencepost.campaigns import endings
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
@@ -17,11 +18,19 @@ from fencepost.commands.options import (
     Setting,
     System,
 )
-from fencepost.commands.terminal import errors, load_plugins, print_line, progress, show
+from fencepost.commands.terminal import (
+    errors,
+    load_plugins,
+    print_failure,
+    print_line,
+    progress,
+    show,
+)
 from fencepost.events import ProcessExited, kind_name
+from fencepost.model.errors import FencepostError, Violation
 from fencepost.model.runtime import Condition
 from fencepost.model.system.shape import shape_of
-from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
+from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
 
@@ -38,7 +47,8 @@ def up(
     defects: Defects = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C or SIGTERM.
+    """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C or SIGTERM;
+    then judges what it did.
 
     If nodes tell clients names instead of addresses, the run folder's `hosts` has them, as a hosts
     file: for nss_wrapper (NSS_WRAPPER_HOSTS), a JVM (-Djdk.net.hosts.file) or /etc/hosts.
@@ -62,7 +72,13 @@ def up(
         else:
             show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
         show(errors(), (f"run folder {folder.path}; end it with Ctrl-C or SIGTERM", "dim"))
-        _tell_of_ends(started)
+        try:
+            _tell_of_ends(started)
+        except KeyboardInterrupt:
+            # It ends so as planned, and its history is judged as that of any other run. A second
+            # interrupt cuts it short.
+            _tell_of_verdicts(started.finish())
+            raise
 
 
 def _tell_of_ends(run: Run) -> None:
@@ -76,6 +92,15 @@ def _tell_of_ends(run: Run) -> None:
             if isinstance(body, ProcessExited) and not body.expected:
                 show(errors(), (f"{body.sentence()}; it is started again", "yellow"))
         told = len(bodies)
+
+
+def _tell_of_verdicts(result: RunResult) -> None:
+    """Says what the cluster broke, if anything, and how to read why."""
+    try:
+        result.check()
+    except (Violation, FencepostError) as error:
+        print_failure(str(error))
+        show(errors(), endings.go_on(str(result.folder.path)))
 
 
 def _more(kind: str, than: int) -> Condition:

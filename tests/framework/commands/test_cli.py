@@ -376,9 +376,12 @@ def test_a_cluster_stays_up_for_a_users_client_until_it_is_interrupted(tmp_path:
             cluster.send_signal(signal.SIGTERM)
         assert cluster.wait(timeout=60) == 130
         assert cluster.stderr is not None
-        assert "broker-2#1 ended by signal 11, unexpectedly; it is started again" in (
-            cluster.stderr.read()
-        )
+        said = cluster.stderr.read()
+    assert "broker-2#1 ended by signal 11, unexpectedly; it is started again" in said
+    assert "AVAIL-running" in said, "the history is judged at the end"
+    (folder,) = (path.parent for path in tmp_path.glob("*/run.json"))
+    assert f"fencepost report {folder}" in said
+    assert "not complete" not in said
 
 
 def matrix_of(suites: str, tmp_path: Path, *options: str) -> Ended:
