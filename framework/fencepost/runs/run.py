@@ -219,6 +219,14 @@ class RunResult:
         """Whether the run reached its planned end, or an end after which nothing was promised."""
         return self.trouble is None or self._is_excused(self.trouble)
 
+    def remarks(self) -> Sequence[str]:
+        """What a run says though nothing failed: the clauses that it violated as known, and that
+        this machine stalled."""
+        known = {clause: one.known for clause, one in self.judgement.verdicts.items() if one.known}
+        said = [f"{clause} is violated as known: {', '.join(ids)}" for clause, ids in known.items()]
+        stalled = self.end.stalled_in_words
+        return [*said, stalled] if stalled else said
+
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
 

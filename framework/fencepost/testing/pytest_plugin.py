@@ -88,7 +88,8 @@ class _Starts:
 _STARTS = pytest.StashKey[_Starts]()
 SUITE = pytest.StashKey[str]()
 """The package of tests that takes the place of those that the command line named."""
-_STALLED = "fencepost_stalled"
+_REMARK = "fencepost_remark"
+"""The property of a report with what its run says though nothing failed."""
 _RAN = "fencepost_run"
 """The property of a report that names the folder of the test's run."""
 REFUSED = pytest.StashKey[str]()
@@ -179,9 +180,9 @@ def pytest_terminal_summary(
     if refused is not None:
         terminalreporter.write_line(f"ERROR: {refused}", red=True)
     for report in (one for several in terminalreporter.stats.values() for one in several):
-        stalled = dict(getattr(report, "user_properties", ())).get(_STALLED)
-        if stalled and getattr(report, "when", "") == "call":
-            terminalreporter.write_line(f"fencepost: {report.nodeid}: {stalled}", yellow=True)
+        for name, said in getattr(report, "user_properties", ()):
+            if name == _REMARK and getattr(report, "when", "") == "call":
+                terminalreporter.write_line(f"fencepost: {report.nodeid}: {said}", yellow=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -345,8 +346,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     # call.
     run.record(TestEnded(nodeid=item.nodeid, outcome="passed"))
     result = run.finish()
-    if stalled := result.end.stalled_in_words:
-        item.user_properties.append((_STALLED, stalled))
+    item.user_properties += [(_REMARK, said) for said in result.remarks()]
     try:
         result.check(clauses_of(item, _plugins(item.config).replaced))
     except (FencepostError, Violation) as found:

@@ -78,7 +78,9 @@ def add_options(parser: pytest.Parser) -> None:
 def settings_of(config: pytest.Config) -> Settings:
     """The settings of a session; raises pytest.UsageError for a bad one."""
     try:
-        configured = configured_for(config.rootpath)
+        # Tests elsewhere, of a folder that sets nothing, are run as the project here is.
+        here = config.invocation_params.dir
+        configured = configured_for(config.rootpath) or configured_for(here)
     except UsageError as wrong:
         raise pytest.UsageError(str(wrong)) from wrong
     variables = from_environment(os.environ)

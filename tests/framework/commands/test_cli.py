@@ -232,6 +232,20 @@ def test_run_takes_the_settings_of_pytest_from_the_strongest_place(tmp_path: Pat
     )
 
 
+def test_tests_of_a_folder_that_sets_nothing_run_as_the_project_here(tmp_path: Path) -> None:
+    """From the folder of a plugin, its tests elsewhere ran on reference/quorum."""
+    here, there = tmp_path / "plugin", tmp_path / "tests"
+    here.mkdir()
+    there.mkdir()
+    (here / "pyproject.toml").write_text("[tool.fencepost]\nsystem = 'reference/legacy'\n")
+    (there / "test_it.py").write_text("def test_it(): pass")
+    found = header(fencepost("run", "../tests/test_it.py", folder=here))
+    assert found["system"] == "reference/legacy"
+    (there / "pyproject.toml").write_text("[tool.fencepost]\nsystem = 'reference/classic'\n")
+    found = header(fencepost("run", "../tests/test_it.py", folder=here))
+    assert found["system"] == "reference/classic"
+
+
 def test_run_takes_the_suite_of_the_system_that_the_ini_file_names(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nfencepost_system = etcd/cluster\n")
     collected = fencepost("run", folder=tmp_path, environment=COLLECT)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fencepost import (
     Cause,
@@ -87,6 +88,13 @@ GOOD = RunResult(
     RunEnd(True, 0),
     recovered=ClusterRecovered(recovered=True, took_ms=5, bound_ms=100, missing=()),
 )
+
+
+def test_a_violation_that_is_known_fails_nothing_and_is_said() -> None:
+    known = structs.replace(VIOLATED["QC-17"], known=("serves-on",))
+    result = replace(GOOD, judgement=Judgement({**VERDICTS, "QC-17": known}))
+    result.check()
+    assert result.remarks() == ["QC-17 is violated as known: serves-on"]
 
 
 def test_a_run_without_trouble_passes() -> None:
