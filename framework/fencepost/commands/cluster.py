@@ -95,7 +95,9 @@ def _tell_of_ends(run: Run) -> None:
 
 
 def _tell_of_verdicts(result: RunResult) -> None:
-    """Says what the cluster broke, if anything, and how to read why."""
+    """Says what held, and what the cluster broke, if anything, and how to read why."""
+    verdicts = result.judgement.verdicts
+    show(errors(), endings.what_held([{one: v.verdict for one, v in verdicts.items()}]))
     try:
         result.check()
     except (Violation, FencepostError) as error:

@@ -105,8 +105,12 @@ class Examiner:
     last_ns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
     """process -> the node_seq its next event must have."""
-    unended: dict[str, None] = field(default_factory=dict)
-    """Processes that were seen and whose end was not, in order of appearance."""
+    times: dict[str, int] = field(default_factory=dict)
+    """A sentence of damage -> the time of the earliest event that it may have taken. Of others
+    that is not known."""
+    unended: dict[str, int] = field(default_factory=dict)
+    """Processes that were seen and whose end was not, in order of appearance -> the time of the
+    last event of each."""
     stalls: Stalls = field(default_factory=Stalls)
     gaps: dict[Cause, list[tuple[str, str]]] = field(default_factory=dict)
     """Event that reports evidence as missed -> the kinds, each with what is missing."""
@@ -122,7 +126,9 @@ class Examiner:
             due = 0
             # The harness records its own end as the run's (`RunEnded`). The disks are no process.
             if process not in (HARNESS, DISKS):
-                self.unended.setdefault(process)
+                self.unended[process] = event.at_ns
+        elif process in self.unended:
+            self.unended[process] = event.at_ns
         if seq != due:
             self.damage.append(_jump(process, due, seq))
         # A number that is used twice is named once, and does not make all later ones jumps.
@@ -135,7 +141,7 @@ class Examiner:
             case ProcessSpawned(started=started):
                 # Also a process that never wrote an event has to end: it may have been killed
                 # before its first.
-                self.unended.setdefault(started)
+                self.unended.setdefault(started, event.at_ns)
             case ProcessExited(ended=ended):
                 self.unended.pop(ended, None)
             # Its last event, in its own words: nothing of this process is missing behind it.
@@ -150,17 +156,19 @@ class Examiner:
                 if event.cause is not None:
                     self.gaps.pop(event.cause, None)
             case LinkFailed(since_ns=since_ns):
-                self.damage.append(event.body.sentence())
+                said = event.body.sentence()
+                self.damage.append(said)
+                self.times[said] = since_ns
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
             case RunEnded(completed=completed, reason=reason):
                 self.completed, self.cut_short_by = completed, reason
 
     def end(self) -> RunEnd:
         """What is missing in the whole history, after its last event."""
-        damage = list(self.damage)
-        damage += [f"how {process} ended is not recorded" for process in self.unended]
+        cut = {f"how {process} ended is not recorded": ns for process, ns in self.unended.items()}
         if self.completed is None:
-            damage.append("the run's end is not recorded")
+            cut["the run's end is not recorded"] = self.last_ns
+        damage, times = [*self.damage, *cut], {**self.times, **cut}
         return RunEnd(
             # Gaps are left out here: they concern only the rules that read the kind
             # (`RunEnd.as_read`).
@@ -172,6 +180,7 @@ class Examiner:
             doubtful_from_ns=self.doubtful_ns,
             began_at_ns=min(self.first_ns, self.last_ns),
             cut_short_by=self.cut_short_by,
+            lost_from_ns=min((times.get(one, 0) for one in damage), default=NEVER_NS),
         )
 
 

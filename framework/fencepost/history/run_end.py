@@ -16,6 +16,9 @@ HARNESS = "harness"
 DISKS = "disks"
 """The name of what writes the events that were read from disks after the run."""
 NEVER_NS = 1 << 62
+READ_WITHIN_NS = 5_000_000_000
+"""How long after it happened an event may be read: from a log that is followed, or by an observer.
+What happened right before a run was cut short may never have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class RunEnd:
     began_at_ns: int = 0
     cut_short_by: str = ""
     """What cut the run short, if that is known."""
+    lost_from_ns: int = 0
+    """The time of the earliest event that the damage may have taken."""
 
     def as_read(self, kinds: Collection[str]) -> RunEnd:
         """The end for a rule that reads events of these kinds: if some are missing, the history is
@@ -46,7 +51,12 @@ class RunEnd:
         missing = tuple(dict.fromkeys(what for kind, what in self.gaps if kind in kinds))
         if not missing:
             return self
-        return replace(self, complete=False, damage=(*self.damage, *missing))
+        return replace(self, complete=False, damage=(*self.damage, *missing), lost_from_ns=0)
+
+    def whole_until(self, at_ns: int) -> bool:
+        """Whether the history has every event until then: what it does not have did not happen."""
+        lost_ns = self.lost_from_ns if self.damage else NEVER_NS
+        return self.complete or at_ns + READ_WITHIN_NS <= min(lost_ns, self.ended_at_ns)
 
     @property
     def lacks(self) -> str:

@@ -5,12 +5,14 @@ that did not run reports that afterwards, and the harness reports it of one that
 the rule keeps a `Deadline`, and `judged` makes a finding of it at the end, when all stalls are
 known. Every rule uses this one judgement:
 
-1. What was NOT done is not shown by a history that lacks events: undecided. What was done, though
-   too early or for too long, is shown by any history.
+1. What was NOT done is not shown by a history that lacks events of that time: undecided. What was
+   done, though too early or for too long, is shown by any history.
 2. If somebody who had to act stood still for nine tenths of the delay, from the moment at which the
    act was due, nothing else was late: excused.
 3. If those who had to act stood still for more than a tenth of the bound in all, nobody can tell
-   what they would have done: undecided.
+   what they would have done: undecided. But a stall explains no more than its own length, and what
+   had to begin anew after it: two bounds, or half a minute. When 2 s of a standby left open why
+   nobody could write for 600 s, nothing was promised on a busy machine.
 4. Else it is the violation that it seemed.
 
 Times are counted as a union: two processes that stood still at once stood still once. Faults are
@@ -33,6 +35,8 @@ OBSERVERS = (HARNESS, "clients")
 """By whom a stall of the machine is known where nodes report none of their own."""
 STALL_SHARE = 10
 """A time proves nothing if stalls took more than this part of the bound: a tenth."""
+ANEW_NS = 30_000_000_000
+"""What has stood still finds its peers again by then: connections, an election, a session."""
 _COVERED_PERCENT = 90
 """How much of the delay a stall must cover to be the reason for it."""
 
@@ -67,9 +71,10 @@ def judged(deadlines: Iterable[Deadline], end: RunEnd) -> Sequence[Finding]:
     """A finding for each deadline, in order; a rule returns them at the end, when all stalls are
     known.
 
-    Undecided: it is about what was not done, and the history lacks events; or those who had to act
-    stood still for more than a tenth of the bound. Excused: one of them stood still for nine tenths
-    of the delay, from when it was due. Else it is violated.
+    Undecided: it is about what was not done, and the history lacks events of that time; or those
+    who had to act stood still for more than a tenth of the bound, which explains the delay.
+    Excused: one of them stood still for nine tenths of the delay, from when it was due. Else it is
+    violated.
     """
     return [_judged(one, end) for one in deadlines]
 
@@ -77,7 +82,7 @@ def judged(deadlines: Iterable[Deadline], end: RunEnd) -> Sequence[Finding]:
 def _judged(one: Deadline, end: RunEnd) -> Finding:
     broken = one.violated
     # 1. The event that would show that it was done may be among those that are missing.
-    if one.omission and not end.complete:
+    if one.omission and not end.whole_until(one.to_ns):
         return Undecided(f"{broken.message}; but the history is not complete", broken.at)
     nodes = _Stood.of(one.actors, one, end)
     # 2. From when it was due at last, an actor that stood still for nearly all of the delay is the
@@ -93,10 +98,12 @@ def _judged(one: Deadline, end: RunEnd) -> Finding:
     # have seen the act. Without such witnesses, the actors alone are asked.
     each = [_Stood.of((name,), one, end) for name in one.witnesses]
     saw = min(each, key=lambda stood: stood.ns, default=nodes)
+    took_ns = one.to_ns - one.from_ns
     for stood in (nodes, saw):
         # A share of the bound, not of the delay: a bound of 10 s leaves room for a stall of a
         # second.
-        if stood.ns * STALL_SHARE > one.bound_ns:
+        notable = stood.ns * STALL_SHARE > one.bound_ns
+        if notable and took_ns - stood.ns <= max(2 * one.bound_ns, ANEW_NS):
             why = f"{stood.longest} stalled for {span(stood.ns)} meanwhile"
             return Undecided(f"{broken.message}; but {why}", broken.at)
     return broken

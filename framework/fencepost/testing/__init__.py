@@ -102,4 +102,5 @@ class HistoryBuilder:
             damage,
             tuple(stalls.found),
             doubtful_from_ns=doubtful_ns,
+            lost_from_ns=min(doubtful_ns, self._now_ns),
         )

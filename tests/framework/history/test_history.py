@@ -18,6 +18,7 @@ from fencepost.events import (
     Event,
     EvidenceMissed,
     EvidenceSupplied,
+    LinkFailed,
     NodeStarted,
     NodeStopped,
     ProcessExited,
@@ -29,11 +30,12 @@ from fencepost.events import (
 from fencepost.history import merge as history
 from fencepost.history.merge import Written, in_order
 from fencepost.history.recorder import Recorder
-from fencepost.history.run_end import DISKS
+from fencepost.history.run_end import DISKS, READ_WITHIN_NS
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import UsageError
 from fencepost_kafka import KINDS
 
+SECOND = 1_000_000_000
 STARTED = NodeStarted(role="broker", node_id=1, incarnation="uuid", log_end=0)
 
 
@@ -181,6 +183,23 @@ def test_a_process_whose_end_was_not_recorded_is_named(folder: RunFolder) -> Non
     cut_events(folder, "harness", slice(0, 3))  # neither exits nor the run's end
     end = history.merge(folder, Codec(KINDS))
     assert end.damage == ("how broker-1#1 ended is not recorded", "the run's end is not recorded")
+
+
+def test_a_link_that_failed_puts_nothing_in_doubt_that_was_seen_long_before() -> None:
+    """A link that failed at second 630 took back a violation of second 30."""
+    examined = history.Examiner()
+    failed = LinkFailed(link="clients -> broker-3", what="refused", since_ns=60 * SECOND)
+    for one in (
+        Event("run", "broker-1#1", 0, 0, STARTED),
+        Event("run", "harness", 0, 61 * SECOND, failed),
+        Event("run", "broker-1#1", 1, 90 * SECOND, NodeStopped(reason="asked")),
+        Event("run", "harness", 1, 90 * SECOND, RunEnded(completed=True)),
+    ):
+        examined.step(one)
+    end = examined.end()
+    assert not end.complete
+    assert end.whole_until(60 * SECOND - READ_WITHIN_NS)
+    assert not end.whole_until(61 * SECOND - READ_WITHIN_NS)
 
 
 def test_a_spawned_process_that_wrote_nothing_counts_too(folder: RunFolder) -> None:

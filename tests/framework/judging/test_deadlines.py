@@ -6,6 +6,8 @@ import pytest
 
 from fencepost import HARNESS, Deadline, Evidence, Excused, RunEnd, Undecided, Violated, judged
 from fencepost.events import Cause
+from fencepost.history.run_end import READ_WITHIN_NS
+from fencepost.judging.deadlines import ANEW_NS
 
 BROKEN = Violated(Cause("broker-1#1", 3), Evidence.PEER, "broker 1 is late")
 BOUND_NS = 1_000
@@ -67,6 +69,30 @@ def test_a_stall_that_covers_the_delay_is_the_reason_for_it(since_ns: int, what:
 
 def test_what_is_seen_when_it_is_due_is_excused_by_no_stall_of_no_length() -> None:
     assert found(late("broker-1", due_ns=12_000)) is Violated
+
+
+@pytest.mark.parametrize("bound_ns", [BOUND_NS, ANEW_NS])
+def test_a_stall_explains_its_own_length_and_what_begins_anew_and_no_more(bound_ns: int) -> None:
+    """600 s without a write were undecided, since a standby had stood still for 2 s."""
+    stalled_ns = bound_ns // 10 + 1
+    stalls = (("broker-1#1", 10_000, 10_000 + stalled_ns),)
+    explained_ns = stalled_ns + max(2 * bound_ns, ANEW_NS)
+    end = RunEnd(True, 1 << 60, stalls=stalls)
+    for took_ns, what in ((explained_ns, Undecided), (explained_ns + 1, Violated)):
+        one = Deadline(BROKEN, ("broker-1",), 10_000, 10_000 + took_ns, bound_ns)
+        (finding,) = judged([one], end)
+        assert type(finding) is what
+
+
+def test_what_was_late_before_the_history_was_cut_stays_so() -> None:
+    """Voters that lost their disks at second 400 took back what nobody could write until then."""
+    (finding,) = judged([late("broker-1")], RunEnd(False, 12_000 + READ_WITHIN_NS))
+    assert type(finding) is Violated
+    (finding,) = judged([late("broker-1")], RunEnd(False, 11_999 + READ_WITHIN_NS))
+    assert type(finding) is Undecided
+    damaged = RunEnd(False, 12_000 + READ_WITHIN_NS, damage=("a line of broker-1#1 is lost",))
+    (finding,) = judged([late("broker-1")], damaged)
+    assert type(finding) is Undecided
 
 
 def test_a_history_that_lacks_events_shows_what_was_done_and_not_what_was_not() -> None:
