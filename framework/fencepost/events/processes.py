@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from fencepost.events.words import because, span
 
 class ProcessSpawned(Struct, frozen=True, gc=False, tag="process.spawned", kw_only=True):
     """The harness started a process. `role` is the slot's."""
+
+    by_harness: ClassVar[bool] = True
 
     started: str
     slot: str
@@ -30,6 +33,8 @@ class ProcessAsked(Struct, frozen=True, gc=False, tag="process.asked", kw_only=T
     """The harness asked a process to end in order, by SIGTERM or SIGINT (`signal`), and the process
     ran."""
 
+    by_harness: ClassVar[bool] = True
+
     asked: str
     signal: str
 
@@ -43,6 +48,8 @@ class ProcessAsked(Struct, frozen=True, gc=False, tag="process.asked", kw_only=T
 class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only=True):
     """The harness saw a process end. `signal` is 0 if it exited; `expected` if the run caused the
     end, or if it was that of a client that was done, with code 0."""
+
+    by_harness: ClassVar[bool] = True
 
     ended: str
     exit_code: int

@@ -19,6 +19,8 @@ RunPhase = Literal["start", "load", "inject", "heal", "drain", "read", "end"]
 class RunStarted(Struct, frozen=True, gc=False, tag="run.started", kw_only=True):
     """The harness began; its first event."""
 
+    by_harness: ClassVar[bool] = True
+
     system: str
     runtime: str
     seed: int
@@ -30,6 +32,8 @@ class RunStarted(Struct, frozen=True, gc=False, tag="run.started", kw_only=True)
 class PhaseStarted(Struct, frozen=True, gc=False, tag="run.phase", kw_only=True):
     """The run entered a phase: a `RunPhase`, or one of an older version."""
 
+    by_harness: ClassVar[bool] = True
+
     phase: str
 
     def sentence(self) -> str:
@@ -38,6 +42,8 @@ class PhaseStarted(Struct, frozen=True, gc=False, tag="run.phase", kw_only=True)
 
 class RunEnded(Struct, frozen=True, gc=False, tag="run.ended", kw_only=True):
     """The harness finished in order; its last event."""
+
+    by_harness: ClassVar[bool] = True
 
     completed: bool
     reason: str = ""
@@ -83,6 +89,8 @@ class FaultIntended(Struct, frozen=True, gc=False, tag="fault.intended", kw_only
     it shows it. `arguments` are a JSON object. A `fault.injected` with the same id follows, unless
     the injection failed."""
 
+    by_harness: ClassVar[bool] = True
+
     fault_id: str
     fault: str
     arguments: str
@@ -103,6 +111,8 @@ class FaultInjected(Struct, frozen=True, gc=False, tag="fault.injected", kw_only
     them, an `Effect` and what it acts upon each, such as `severs node-1 -> node-2` or
     `stops node-1` (empty: not known, as in histories of before they were written).
     """
+
+    by_harness: ClassVar[bool] = True
 
     fault_id: str
     fault: str
@@ -140,6 +150,8 @@ class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw
     """A fault that was injected without a receipt, since it waited for something to act on, has one
     now. `evidence` is the measurement; it took effect before this was written."""
 
+    by_harness: ClassVar[bool] = True
+
     fault_id: str
     evidence: str
 
@@ -149,6 +161,8 @@ class FaultTookEffect(Struct, frozen=True, gc=False, tag="fault.took_effect", kw
 
 class FaultHealed(Struct, frozen=True, gc=False, tag="fault.healed", kw_only=True):
     """A fault was healed; `receipt` is true if that was measured, `began_at_ns` is as above."""
+
+    by_harness: ClassVar[bool] = True
 
     fault_id: str
     receipt: bool
@@ -165,6 +179,8 @@ class Administered(Struct, frozen=True, gc=False, tag="schedule.administered", k
     and `states` those that each of them was in, as above.
     """
 
+    by_harness: ClassVar[bool] = True
+
     operation: str
     arguments: str
     targets: tuple[str, ...]
@@ -178,6 +194,8 @@ class LinkFailed(Struct, frozen=True, gc=False, tag="link.failed", kw_only=True)
     """A link was not in the state that was set for it, and no fault explains that. It was last seen
     in that state at `since_ns`; 0: not in this run."""
 
+    by_harness: ClassVar[bool] = True
+
     link: str
     what: str
     since_ns: int
@@ -188,6 +206,8 @@ class LinkFailed(Struct, frozen=True, gc=False, tag="link.failed", kw_only=True)
 
 class TestStarted(Struct, frozen=True, gc=False, tag="test.started", kw_only=True):
     """A pytest test began; `clauses` are the ones it is marked with."""
+
+    by_harness: ClassVar[bool] = True
 
     __test__: ClassVar[bool] = False
     nodeid: str
@@ -200,6 +220,8 @@ class TestStarted(Struct, frozen=True, gc=False, tag="test.started", kw_only=Tru
 class TestEnded(Struct, frozen=True, gc=False, tag="test.ended", kw_only=True):
     """A pytest test ended: passed, failed or error. `error` is the first line of what it raised
     (empty: nothing, or not known)."""
+
+    by_harness: ClassVar[bool] = True
 
     __test__: ClassVar[bool] = False
     nodeid: str
@@ -232,6 +254,8 @@ class ClusterRecovered(Struct, frozen=True, gc=False, tag="cluster.recovered", k
 
     If `recovered` is false, `missing` lists in words what was still missing.
     """
+
+    by_harness: ClassVar[bool] = True
 
     recovered: bool
     took_ms: int

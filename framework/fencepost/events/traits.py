@@ -68,6 +68,14 @@ class Authority:
     matter: str = ""
 
 
+@cache
+def by_harness(kind: type[Struct]) -> bool:
+    """Whether only the harness can know what events of this kind say: what it did, and what it saw
+    of processes. Such a kind has a class variable `by_harness`. From anybody else it is damage, and
+    no rule gets it: a node that says that it was struck, or names a bound, excuses itself."""
+    return getattr(kind, "by_harness", False) is True
+
+
 @runtime_checkable
 class AuthorityChange(Protocol):
     """A kind that records changes of authority."""

@@ -59,6 +59,7 @@ from fencepost.events import (
     ProcessSpawned,
     RunEnded,
 )
+from fencepost.events.traits import by_harness
 from fencepost.history import files
 from fencepost.history.files import write_whole
 from fencepost.history.run_end import DISKS, HARNESS, NEVER_NS, RunEnd
@@ -136,6 +137,11 @@ class Examiner:
         self.first_ns = min(self.first_ns, event.at_ns)
         self.last_ns = max(self.last_ns, event.at_ns)
         self.stalls.take(event)
+        if process != HARNESS and by_harness(type(event.body)):
+            said = f"{process} wrote {event.kind}, which only the harness can know"
+            self.damage.append(said)
+            self.times[said] = event.at_ns
+            return
         # 2. What the event says of the history itself.
         match event.body:
             case ProcessSpawned(started=started):

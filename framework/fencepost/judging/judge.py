@@ -46,7 +46,8 @@ from fencepost.events import (
     ProcessExited,
     kind_name,
 )
-from fencepost.history.run_end import RunEnd
+from fencepost.events.traits import by_harness
+from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Undecided
 from fencepost.judging.owed import Unprinted
 from fencepost.judging.rules import Clause, Handler, Rule
@@ -231,6 +232,8 @@ class Judge:
         other."""
         self._turn = 0
         """How many states have begun so far, over all rules and keys."""
+        kinds = {kind for one in self._rules for kind in one.rule.kinds}
+        self._by_harness = frozenset(kind for kind in kinds if by_harness(kind))
         self._watched = _watched(self._rules)
         """What is asked before any rule, by kind; each with the rule that stops if it raises."""
         self._unprinted = Unprinted(
@@ -275,6 +278,11 @@ class Judge:
         # event.
         for event in coming if self._forfeited is None else ():
             body = event.body
+            # 0. What only the harness can know counts from the harness: a node that said that it
+            # had been struck excused itself.
+            if type(body) in self._by_harness and event.process != HARNESS:
+                position += 1
+                continue
             # 1. Is anything promised still? If not, this event is judged by no rule.
             if type(body) in self._watched and self._forfeits(event):
                 break

@@ -289,6 +289,10 @@ def _excuses(tally: Tally) -> str:
     return f"{tally.excused} excused: {'; '.join(sorted(set(tally.excuses)))}"
 
 
+def _missed(missed: Sequence[str]) -> str:
+    return f"a fault missed: {', '.join(missed)} has no receipt"
+
+
 def _until(end: RunEnd) -> str:
     """When a run that was cut short ended, in words; empty if it ended as planned."""
     if end.complete:
@@ -320,6 +324,9 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
     # Something waited for an event that never came, or could not be told.
     if tally.undecided:
         return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
+    # A fault that missed may be what excused it: then nothing did.
+    if missed and tally.excused:
+        return Outcome.UNKNOWN, f"{_missed(missed)}, and {_excuses(tally)}"
     # Before the missed faults: a clause that was exercised has been tried, whatever some fault did
     # not do.
     if tally.exercised:
@@ -328,7 +335,7 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
         return Outcome.UNKNOWN, f"the history is not complete: {end.lacks}"
     # Nothing exercised the clause, and a fault that was to do so may not have taken effect.
     if missed:
-        return Outcome.UNKNOWN, f"a fault missed: {', '.join(missed)} has no receipt"
+        return Outcome.UNKNOWN, _missed(missed)
     return Outcome.NOT_EXERCISED, _excuses(tally)
 
 

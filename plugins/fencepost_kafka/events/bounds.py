@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 
@@ -13,6 +15,8 @@ class BoundsStated(Struct, frozen=True, gc=False, tag="cluster.bounds", kw_only=
     acknowledged again. `recovered_ms`: until everything is as before, after the last fault healed.
     `least_in_sync` is the least size of an ISR for such a write.
     """
+
+    by_harness: ClassVar[bool] = True
 
     fenced_ms: int
     writable_ms: int

@@ -27,7 +27,6 @@ from fencepost import (
     Rule,
     RunEnd,
     began_ns,
-    is_second,
     judged,
     on,
     slot_of,
@@ -228,12 +227,11 @@ class DeadIsFenced(Rule[_Deaths]):
         found = self._late(state, min(since_ns, event.at_ns), event.ref)
         disturbance = state.around.take(event)
         if isinstance(body, ProcessSpawned) and body.slot in state.around.brokers:
-            # Where records say which process is the broker, a duplicate waits for one.
-            recorded = body.node_id in state.ids.records
-            # A broker that comes back is no longer dead. A duplicate is not the broker before a
-            # record gives it the id: it was refused all the time once, and left the dead broker
-            # unfenced for ever.
-            if not (recorded and is_second(body.slot)):
+            # Where records say which process is the broker, the next one is not before a record
+            # gives it the id: a duplicate that was refused all the time, and a process that hung
+            # while it started, left the dead broker unfenced for ever.
+            record = state.ids.records.get(body.node_id)
+            if record is None or not record.incarnation:
                 state.dead.pop(body.node_id, None)
         elif isinstance(body, NodeStarted) and body.incarnation:
             state.ids.incarnations[event.process] = body.incarnation

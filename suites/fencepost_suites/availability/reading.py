@@ -24,6 +24,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    Undecided,
     began_ns,
     judged,
     on,
@@ -62,11 +63,22 @@ class _Reading:
     behind_ns: int | None = None
     """Since when it has got nothing, with acknowledged messages before it; None: it has read
     all."""
+    farthest: int = -1
+    """The highest offset that it was ever to read next."""
+    waited_ns: int = 0
+    """For how long it has waited there before it began anew from there, or from before."""
     new_from: int | None = None
     """The first offset that was not acknowledged yet when the leader died; None: it has not died,
     or the consumer has got such a message since."""
     excuse: str = ""
     reported: bool = False
+
+    @property
+    def since_ns(self) -> int | None:
+        """Since when it is behind. The time in which it read again what it had read is left out."""
+        if self.behind_ns is None or self.next != self.farthest:
+            return self.behind_ns
+        return self.behind_ns - self.waited_ns
 
 
 class _Stuck(Struct, frozen=True):
@@ -199,11 +211,19 @@ class ReadableAgain(Rule[_Consumers]):
         one = state.of(place, event.at_ns)
         known = one.readers.get(event.process)
         behind = offset is not None and offset <= one.acked
-        since_ns = event.at_ns if behind else None
-        # A consumer that positions itself anew has still to show that it reads what came after the
-        # death.
-        new_from = None if known is None else known.new_from
-        one.readers[event.process] = _Reading(event.ref, offset, since_ns, new_from)
+        now = _Reading(event.ref, offset, event.at_ns if behind else None)
+        now.farthest = -1 if offset is None else offset
+        if known is not None:
+            # A consumer that positions itself anew has still to show that it reads what came after
+            # the death.
+            now.new_from = known.new_from
+            # One that begins anew is stuck where it was: each 15 s that started the bound again.
+            if known.farthest >= now.farthest:
+                now.farthest, now.waited_ns = known.farthest, known.waited_ns
+                now.excuse, now.reported = known.excuse, known.reported
+                if known.behind_ns is not None and known.next == known.farthest:
+                    now.waited_ns += event.at_ns - known.behind_ns
+        one.readers[event.process] = now
 
     @on(Polled)
     def _polled(self, state: _Consumers, event: Event, body: Polled) -> Findings:
@@ -268,7 +288,7 @@ class ReadableAgain(Rule[_Consumers]):
         found: list[Finding] = []
         for where, one in state.read.items() if place is None else ((place, state.read[place]),):
             for name, reader in one.readers.items():
-                since_ns = reader.behind_ns
+                since_ns = reader.since_ns
                 if since_ns is None or at_ns - since_ns <= bound_ns or reader.reported:
                     continue
                 found += self._stuck(state, where, name, at_ns)
@@ -280,7 +300,7 @@ class ReadableAgain(Rule[_Consumers]):
         bound_ns = state.bounds.writable_ms * MS
         one = state.read[place]
         reader = one.readers[name]
-        since_ns, offset = reader.behind_ns or 0, reader.next or 0
+        since_ns, offset = reader.since_ns or 0, reader.next or 0
         broken = violated(
             reader.ref,
             Evidence.CLIENT,
@@ -309,4 +329,7 @@ class ReadableAgain(Rule[_Consumers]):
         shown = {place: one.shown for place, one in state.read.items()}
         # Only at the end is it known whether anyone got a message there.
         suspects = [one.deadline for one in state.suspects if shown.get(one.place, -1) >= one.next]
-        return (*found, *judged(suspects, end))
+        lost = [one.deadline for one in state.suspects if shown.get(one.place, -1) < one.next]
+        unread = "; but nobody got a message there: it is stuck, or they are lost"
+        undecided = [Undecided(f"{d.violated.message}{unread}", d.violated.at) for d in lost]
+        return (*found, *judged(suspects, end), *undecided)

@@ -91,6 +91,8 @@ class _Healing:
     """Since when no fault has acted, and every node has run; None: that is not so."""
     healed: Cause | None = None
     """The last healing, until the cluster is whole after it, or this was judged."""
+    healed_ns: int = 0
+    """When that was."""
     broken: bool = False
     """Whether the cluster was not whole since the fault that was healed."""
     suspects: list[Deadline] = field(default_factory=list)
@@ -286,7 +288,7 @@ class RecoversInTime(Rule[_Healing]):
             state.removed.update(body.targets)
         # The promise begins anew with each healing: the cluster is to be whole after the last one.
         elif isinstance(body, FaultHealed):
-            state.healed, state.late = event.ref, False
+            state.healed, state.healed_ns, state.late = event.ref, event.at_ns, False
         # Elections do not begin the bound anew: controllers that elect each other without end must
         # be found.
         elif disturbance is None or isinstance(body, ControllerElected | ControllerResigned):
@@ -306,8 +308,13 @@ class RecoversInTime(Rule[_Healing]):
             return NOTHING
         if state.quiet_ns is None:
             return NOTHING
-        # Whole once is enough: what comes after is judged from the next fault on.
-        was, state.broken, state.healed, state.late = state.broken, False, None, False
+        was, state.broken = state.broken, False
+        # What comes after is judged from the next fault on, but not before the cluster has had the
+        # time to notice this one: a cut that was healed before brokers were fenced fenced them
+        # later, and nobody looked any more.
+        noticed_ns = (state.bounds.fenced_ms if state.bounds else 0) * MS
+        if state.healed is None or event.at_ns - state.healed_ns >= noticed_ns:
+            state.healed, state.late = None, False
         if not (was and state.bounds):
             return NOTHING
         # The removed broker's places would have to be moved by its administrator.

@@ -84,6 +84,8 @@ BROKER = "broker"
 _CONTROLLER = "controller"
 _ZOOKEEPER = "zookeeper"
 _DECIDING = (_CONTROLLER, _ZOOKEEPER)
+_REFUSED = frozenset({"INVALID_REQUEST", "UNSUPPORTED_VERSION", "CLUSTER_AUTHORIZATION_FAILED"})
+"""The errors of a change of voters that was certainly not made."""
 _START_NS = 20_000_000_000
 """A process that was started again serves by then, even if it does not say so. Without a limit, one
 that never says so would excuse everything for the rest of the run."""
@@ -194,12 +196,17 @@ class Surroundings:
                 return self._started(event)
             case QuorumLearned() if event.process in self.joining:
                 return self._joined(event)
-            # From the request on: the record may be in a log although no client is answered.
+            # From the request on: the record may be in a log although no client is answered. It
+            # may bring an election about; by itself it disturbs nothing.
             case Administered(operation="add_voter" | "remove_voter") as body:
                 self.doubted.update(body.targets)
-                return self._other_voters(f"a client asked to {body.operation.replace('_', ' ')}")
+                asked = f"a client asked to {body.operation.replace('_', ' ')}"
+                self.unrest = event.at_ns, asked
             case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter", outcome="answered") as body:
                 return self._accepted(self.ids.get(body.voter, ""), body.api)
+            case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter") as body:
+                if body.error in _REFUSED:
+                    self.doubted.discard(self.ids.get(body.voter, ""))
             case FaultInjected() as body:
                 # A kill is reported after the end of its process. It acts upon nothing any more,
                 # and its healing must not disturb either.
@@ -256,11 +263,13 @@ class Surroundings:
         """What may have made the voters elect, in words; empty if nothing that is known."""
         voters = self.deciding - self.removed
         slot = slot_of(self.led)
-        # A live controller is deposed by a voter that does not hear it, so its links count. Once it
-        # has ended, any link between voters may have hindered the election.
+        # A live controller is deposed by what stops it, or by a voter that does not hear it, so its
+        # links count. A standby that is stopped cannot stand: one that was paused long ago excused
+        # controllers that replaced each other each 7 s. Once it has ended, any fault upon voters
+        # may have hindered the election.
         near = {slot} if self.living.get(slot) == self.led else voters
         for fault in self.faults.now.values():
-            for voter in sorted(voters):
+            for voter in sorted(near):
                 if fault.hits(voter):
                     return f"{fault.fault_id} acted upon {voter}"
             for one, other in sorted(fault.directions):
@@ -402,7 +411,7 @@ class Surroundings:
                 return harm
         # Controllers decide themselves. Over ZooKeeper its servers only store, and a broker has to
         # decide.
-        if self._has(_CONTROLLER):
+        if self._has_controllers():
             return ""
         running = frozenset(self.deciding & self.living.keys())
         if self.acting in self.living:
@@ -465,8 +474,9 @@ class Surroundings:
             return ""
         return f", and it is not known whether {' and '.join(sorted(self.doubted))} voted"
 
-    def _has(self, role: str) -> bool:
-        return any(one.partition("-")[0] == role for one in self.deciding)
+    def _has_controllers(self) -> bool:
+        """Whether servers decide that are no brokers over ZooKeeper; they may be brokers, too."""
+        return any(not one.startswith(_ZOOKEEPER) for one in self.deciding)
 
     def unfit(self, record: PartitionCommitted, least: int) -> str:
         """Why the partition may have no live, connected majority in its ISR, in words; empty if it
@@ -576,7 +586,9 @@ class Fit:
             self.since_ns, self.why_not = None, reason
         elif self.since_ns is None:
             self.since_ns = at_ns
-        elif disturbance is not None and around.disturbs(disturbance, record.replicas):
+        # A replica outside of the ISR is needed for nothing: when it was paused each 15 s, that
+        # excused ten minutes without a write.
+        elif disturbance is not None and around.disturbs(disturbance, {*record.isr, record.leader}):
             self.since_ns, self.why_not = at_ns, disturbance.words
 
     def excuses(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:

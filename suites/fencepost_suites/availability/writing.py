@@ -60,13 +60,19 @@ SHORT_NS = 5_000 * MS
 """No longer pause is one between attempts."""
 LONG_AGO_NS = -(1 << 62)
 """A partition that clients do not want to write to is tried anew by the next write."""
+OWN_ERRORS = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL"})
+"""Errors of a write that the client refused itself."""
 REFUSED_FOR_GOOD = frozenset(
     {
-        *("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE"),
-        *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_QUEUE_FULL"),
+        *("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD"),
+        *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
     }
 )
-"""Errors of a write that no cluster would accept."""
+"""Errors of a write that no cluster would accept, by the word of a broker. It is believed of a
+client none of whose writes was ever accepted there."""
+ATTEMPTS = 5
+"""So many failed attempts, over more than twice the bound, are late whatever the pauses between
+them."""
 
 
 class Death(Struct, frozen=True):
@@ -95,6 +101,10 @@ class Wanted:
     """When the last open write ended, while none is open."""
     pauses: list[tuple[int, int]] = field(default_factory=list)
     """The begin and the end of each pause since clients could write last."""
+    failures: list[tuple[int, int]] = field(default_factory=list)
+    """The begin and the end of each attempt that failed since clients could write last."""
+    accepted: set[str] = field(default_factory=set)
+    """The processes of which the partition has accepted a write."""
     fit: Fit = field(default_factory=Fit)
     death: Death | None = None
     """The death of its leader, until a write that was invoked after it is acknowledged."""
@@ -106,6 +116,7 @@ class Wanted:
         """Clients could write at this time, or begin to want it."""
         self.since_ns, self.reported, self.excuse = at_ns, False, ""
         self.pauses = [one for one in self.pauses if one[1] > at_ns]
+        self.failures = [one for one in self.failures if one[0] > at_ns]
 
     def read(self, operations: Iterable[str]) -> None:
         """A consumer got messages, so they are committed. If all clients with open writes hold them
@@ -134,6 +145,9 @@ class Wanted:
         """
         pauses = [(end - max(begin, from_ns), end - begin) for begin, end in self.pauses]
         pauses = [one for one in pauses if one[0] > 0]
+        failed = [begin for begin, _ in self.failures if begin >= from_ns]
+        if len(failed) >= ATTEMPTS and self.failures[-1][1] - failed[0] > 2 * bound_ns:
+            return True
         whole_ns, last_ns = at_ns - from_ns, pauses[-1][0] if pauses else 0
         long_ns = sum(within for within, length in pauses[:-1] if length > SHORT_NS)
         tried_ns = whole_ns - sum(within for within, _ in pauses)
@@ -198,7 +212,9 @@ class WritableAgain(Rule[_Writing]):
             state.around.take(event)
         elif isinstance(body, ClientFailed):
             if body.fatal:
-                self._left(state, event.process)
+                found = self._late(state, state.wanted, event.at_ns, event)
+                self._left(state, event.process, event.at_ns)
+                return found
         elif isinstance(body, PhaseStarted):
             if body.phase == "end":
                 found = self._late(state, state.wanted, event.at_ns, event)
@@ -243,10 +259,11 @@ class WritableAgain(Rule[_Writing]):
         # Before the outcome is applied. A write that is acknowledged after ten minutes does not
         # undo that the partition was late.
         found = self._late(state, (place,), event.at_ns, event)
-        invoked_ns, _ = wanted.open.pop(body.operation)
+        invoked_ns, client = wanted.open.pop(body.operation)
         if not wanted.open:
             wanted.idle_ns = event.at_ns
         if body.outcome == "ok":
+            wanted.accepted.add(client)
             death, late = wanted.death, wanted.reported
             wanted.begin(event.at_ns)
             # A write from before the death may have been acknowledged by the dead leader, and shows
@@ -256,8 +273,13 @@ class WritableAgain(Rule[_Writing]):
                 if not late and not found and state.bounds is not None:
                     return (Exercised(event.ref, Evidence.CLIENT),)
         # The client's own fault. It does not count as a want that the cluster left open.
-        elif body.error in REFUSED_FOR_GOOD and not wanted.open:
-            wanted.idle_ns = LONG_AGO_NS
+        elif body.error in OWN_ERRORS or (
+            body.error in REFUSED_FOR_GOOD and client not in wanted.accepted
+        ):
+            if not wanted.open:
+                wanted.idle_ns = LONG_AGO_NS
+        else:
+            wanted.failures.append((invoked_ns, event.at_ns))
         return found
 
     @on(ProducerEpochChanged)
@@ -275,14 +297,15 @@ class WritableAgain(Rule[_Writing]):
         return NOTHING
 
     @staticmethod
-    def _left(state: _Writing, process: str) -> None:
-        """A client ended: its open writes are no longer wanted."""
+    def _left(state: _Writing, process: str, failed_ns: int | None = None) -> None:
+        """A client ended: its open writes are no longer wanted. If it gave up, that the partition
+        took none stays known: when each of many gave up after 15 s, no time was long enough."""
         for wanted in state.wanted.values():
             for operation, (_, client) in list(wanted.open.items()):
                 if client == process:
                     del wanted.open[operation]
                     if not wanted.open:
-                        wanted.idle_ns = LONG_AGO_NS
+                        wanted.idle_ns = LONG_AGO_NS if failed_ns is None else failed_ns
 
     # ------------------------------------------------------------------------------------- cluster
 

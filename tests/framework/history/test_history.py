@@ -18,6 +18,7 @@ from fencepost.events import (
     Event,
     EvidenceMissed,
     EvidenceSupplied,
+    FaultInjected,
     LinkFailed,
     NodeStarted,
     NodeStopped,
@@ -200,6 +201,17 @@ def test_a_link_that_failed_puts_nothing_in_doubt_that_was_seen_long_before() ->
     assert not end.complete
     assert end.whole_until(60 * SECOND - READ_WITHIN_NS)
     assert not end.whole_until(61 * SECOND - READ_WITHIN_NS)
+
+
+def test_what_only_the_harness_can_know_is_damage_from_anybody_else() -> None:
+    examined = history.Examiner()
+    struck = FaultInjected(
+        fault_id="mine-1", fault="pause", targets=("broker-1#1",), receipt=True, evidence="I was"
+    )
+    examined.step(Event("run", "broker-1#1", 0, 0, struck))
+    assert examined.end().damage[0] == (
+        "broker-1#1 wrote fault.injected, which only the harness can know"
+    )
 
 
 def test_a_spawned_process_that_wrote_nothing_counts_too(folder: RunFolder) -> None:

@@ -34,7 +34,14 @@ def test_a_known_weakness_is_expected_until_it_is_mended(
 
 def test_a_test_that_fails_as_expected_was_not_skipped() -> None:
     found = ResultCollector()
-    report = pytest.TestReport("test_it", ("test_it.py", 1, "test_it"), {}, "skipped", None, "call")
+    report = pytest.TestReport(
+        nodeid="test_it",
+        location=("test_it.py", 1, "test_it"),
+        keywords={},
+        outcome="skipped",
+        longrepr=None,
+        when="call",
+    )
     report.wasxfail = "it serves without a lease"
     found.pytest_runtest_logreport(report)
     assert [one["outcome"] for one in found.tests] == ["xfailed"]

@@ -163,9 +163,13 @@ class Story:
         self._offset += 1
         return self._offset
 
-    def broker(self, number: int, *, fenced: bool = False) -> None:
+    def broker(self, number: int, *, fenced: bool = False, incarnation: str = "i") -> None:
         body = BrokerCommitted(
-            offset=self.offset(), broker_id=number, broker_epoch=1, fenced=fenced, incarnation="i"
+            offset=self.offset(),
+            broker_id=number,
+            broker_epoch=1,
+            fenced=fenced,
+            incarnation=incarnation,
         )
         self.h.add(CONTROLLER, body)
 

@@ -124,13 +124,15 @@ def test_one_death_is_one_violation() -> None:
 def test_each_death_is_judged_by_itself() -> None:
     story = dead(LATE_MS)
     story.spawn("broker-1")
+    story.broker(1, incarnation="j")
     dead(LATE_MS, story)
     assert fenced(fence(story)).violated == 2
 
 
-def test_a_broker_that_came_back_owes_nothing() -> None:
+def test_a_broker_that_came_back_owes_nothing_once_it_is_registered() -> None:
     story = dead(1_000)
     story.spawn("broker-1")
+    story.broker(1, incarnation="j")
     assert fenced(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
 
 

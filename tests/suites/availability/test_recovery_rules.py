@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.suites.availability.availability_histories import (
     CONTROLLER,
+    FENCED_MS,
     HARNESS,
     RECOVERED_MS,
     Story,
@@ -189,7 +190,7 @@ def test_an_older_record_changes_nothing() -> None:
 
 
 def test_what_breaks_again_after_it_was_whole_is_another_matter() -> None:
-    story = healed(1_000)
+    story = healed(FENCED_MS)
     story.partition(2, (2, 3, 1))
     story.partition(2, (2, 3))
     assert recovered(story.after(LATE_MS)).verdict is Outcome.HOLDS

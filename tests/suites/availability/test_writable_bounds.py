@@ -69,7 +69,7 @@ def attempts(story: Story, number: int, *, taking_ms: int, pause_ms: int) -> Sto
         (11, 800, 2_000, Outcome.NOT_EXERCISED),
         (300, 2, 2_000, Outcome.VIOLATED),
         (300, 2, 5_000, Outcome.VIOLATED),
-        (300, 2, 5_001, Outcome.NOT_EXERCISED),
+        (300, 2, 5_001, Outcome.VIOLATED),
         (3, 7_000, 60_000, Outcome.VIOLATED),
         (2, 7_000, 60_000, Outcome.NOT_EXERCISED),
     ],
