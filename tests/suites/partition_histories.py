@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fencepost import Fact, Scope
+from fencepost.judging.verdicts import Broken
 from fencepost.testing import HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     FollowingStarted,
@@ -96,3 +98,19 @@ def partition(
 def record(h: HistoryBuilder, offset: int, process: str = CONTROLLER) -> None:
     """That process names the next event as a record of the metadata log."""
     h.add(process, MetadataCommitted(offset=offset, epoch=1, kind="", digest=""))
+
+
+def stated(found: Verdict | Broken, *names: str) -> object:
+    """These facts of a violation, or of a verdict's first one: several as a tuple, one as itself.
+    A scope is its name, with its kind where that is a number: `orders-0`, `broker 2`."""
+    broken = found.violations[0] if isinstance(found, Verdict) else found
+    facts = tuple(_plain(broken.facts[name]) for name in names)
+    return facts[0] if len(facts) == 1 else facts
+
+
+def _plain(fact: Fact) -> object:
+    if isinstance(fact, tuple):
+        return tuple(map(_plain, fact))
+    if isinstance(fact, Scope):
+        return fact.name if any(map(str.isalpha, fact.name)) else fact.words
+    return fact

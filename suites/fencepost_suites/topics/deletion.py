@@ -363,6 +363,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
                     process=process_scope(event.process),
                     partition=partition_at(topic, place[2]),
                     topic=topic_of(topic),
+                    active=True,
                 )
                 found.append(broken)
         return found

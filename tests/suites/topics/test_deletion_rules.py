@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, FaultInjected, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
@@ -86,7 +87,7 @@ def back(h: HistoryBuilder, removes: bool) -> None:
 def test_a_broker_that_returns_with_a_deleted_topic_breaks_rp_25() -> None:
     h = deleted_while_away()
     back(h, removes=False)
-    assert "still has its log of orders-0" in verdict(h).violations[0].message
+    assert stated(verdict(h), "partition", "active") == ("orders-0", True)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_a_topic_that_is_made_again_has_replicas_of_its_own() -> None:
             broker_id=2, old="FENCED", new="ACTIVE", broker_epoch=8, reason="unfenced"
         ),
     )
-    assert "still has its log of orders-0" in verdict(h).violations[0].message
+    assert stated(verdict(h), "partition", "active") == ("orders-0", True)
 
 
 def test_a_replica_that_stored_nothing_has_no_log_that_rp_25_asks_for() -> None:
@@ -216,7 +217,8 @@ def test_over_zookeeper_a_topic_that_is_gone_before_its_replicas_breaks_rp_25(
     h = over_zookeeper(began_before_mark, controller)
     gone(h)
     (violation,) = verdict(h).violations
-    assert f"{B2_AGAIN} has not removed its log of orders-0" in violation.message
+    assert violation.evidence is Evidence.PEER
+    assert stated(violation, "process", "partition") == (B2_AGAIN, "orders-0")
 
 
 def test_over_zookeeper_a_broker_that_is_down_when_a_topic_goes_has_time_until_it_is_active() -> (
