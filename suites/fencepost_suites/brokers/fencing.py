@@ -164,6 +164,8 @@ class FencedBrokerServesNoClient(Rule[Serving]):
             partition=partition_of(body),
             after_ns=over_ns,
             what=what,
+            stored=stored,
+            fenced=state.lost == ref,
         )
         if stored and state.lost is not None:
             return (broken,)
@@ -226,14 +228,15 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
         if state.was_active:
             return NOTHING
-        done = "stored a write to" if isinstance(body, LogAppended) else "served"
+        stored = isinstance(body, LogAppended)
         broken = violated(
             event.ref,
             Evidence.SELF,
             "{process} {done} {partition} before it had ever been active",
             process=process_scope(event.process),
-            done=done,
+            done="stored a write to" if stored else "served",
             partition=partition_of(body),
+            stored=stored,
         )
         return (broken,)
 

@@ -90,6 +90,7 @@ class OneGlobalState(Rule[_State]):
             process=process_scope(event.process),
             state=state,
             wish=wish,
+            stopping=stopping,
             reported=reported or "nothing",
         )
         return (broken,)

@@ -117,6 +117,8 @@ class UnfitBrokersRefused(Rule[_Refusals]):
             client=process_scope(body.client),
             broker=broker_of(body.broker_id),
             what=what,
+            reasons=tuple(against),
+            behind=max(0, older - 1 - body.metadata_offset),
         )
         return (broken,)
 

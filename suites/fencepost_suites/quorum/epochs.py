@@ -15,6 +15,8 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
+    Fact,
+    Facts,
     FaultInjected,
     Finding,
     Findings,
@@ -43,6 +45,7 @@ from fencepost_kafka import (
     ReadCompleted,
     StateReverted,
     VoteAnswered,
+    broker_of,
     partition_of,
     topic_of,
 )
@@ -427,7 +430,7 @@ class _Changes:
 
     offset: int = -1
     by: Cause | None = None
-    what: str = ""
+    what: Facts = field(default_factory=dict)
     epoch: int = -1
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> the newest controller's epoch when its creation was acknowledged."""
@@ -445,10 +448,12 @@ class ChangesSurviveFailover(Rule[_Changes]):
     def step(self, state: _Changes, event: Event, body: Struct) -> Findings:
         match body:
             case ChangeAnswered() if body.error == "NONE":
-                self._acknowledge(state, event, body.offset, f"an acknowledged {body.api}")
+                what = f"an acknowledged {body.api}"
+                self._acknowledge(state, event, body.offset, what=what, api=body.api)
             case BrokerCommitted():
                 what = f"the registration of broker {body.broker_id}"
-                self._acknowledge(state, event, body.offset, what)
+                broker = broker_of(body.broker_id)
+                self._acknowledge(state, event, body.offset, what=what, broker=broker)
             case ControllerElected() if body.epoch > state.epoch:
                 return self._elected(state, event, body)
             case AdminCompleted(api="create_topic", outcome="ok"):
@@ -460,7 +465,7 @@ class ChangesSurviveFailover(Rule[_Changes]):
         return NOTHING
 
     @staticmethod
-    def _acknowledge(state: _Changes, event: Event, offset: int, what: str) -> None:
+    def _acknowledge(state: _Changes, event: Event, offset: int, **what: Fact) -> None:
         if offset > state.offset:
             state.offset, state.by, state.what = offset, event.ref, what
 
@@ -480,8 +485,8 @@ class ChangesSurviveFailover(Rule[_Changes]):
             process=process_scope(event.process),
             epoch=body.epoch,
             log_end=body.log_end,
-            what=state.what,
             offset=state.offset,
+            **state.what,
         )
         return (broken,)
 

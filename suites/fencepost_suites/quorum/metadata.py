@@ -93,6 +93,7 @@ class StandbysHoldState(Rule[_Digests]):
                 (of,),
                 process=process_scope(event.process),
                 offset=body.offset,
+                digest=body.digest,
                 other=process_scope(of.process),
             )
             return (broken,)

@@ -14,6 +14,7 @@ from tests.suites.brokers.life_histories import (
     register,
     tell,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
@@ -126,7 +127,7 @@ def test_a_fenced_broker_named_to_a_client_breaks_reg_07() -> None:
     probe(h, "answered", 2, (1, 2))
     found = verdict(h, "REG-07")
     assert found.violations[0].evidence is Evidence.CLIENT
-    assert "broker 2" in found.violations[0].message
+    assert stated(found, "broker") == "broker 2"
 
 
 def test_a_fenced_broker_left_out_keeps_reg_07() -> None:
@@ -167,7 +168,7 @@ def test_a_broker_that_ends_before_an_answer_allows_it_breaks_reg_08() -> None:
     change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
     found = verdict(h, "REG-08")
     assert found.violations[0].evidence is Evidence.PEER
-    assert "leading orders-0" in found.violations[0].message
+    assert stated(found, "places") == ("orders-0",)
 
 
 def test_a_broker_that_ends_after_an_answer_allowed_it_keeps_reg_08() -> None:

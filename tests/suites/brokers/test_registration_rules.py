@@ -16,6 +16,7 @@ from tests.suites.brokers.registration_histories import (
     verdict,
     written,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
@@ -121,7 +122,7 @@ def test_activity_regained_under_the_old_epoch_breaks_qc_20() -> None:
     h = HistoryBuilder()
     for old, new in (("INITIAL", "ACTIVE"), ("ACTIVE", "FENCED"), ("FENCED", "ACTIVE")):
         change(h, old, new, epoch=5)
-    assert "under broker epoch 5" in verdict(h, "QC-20").violations[0].message
+    assert stated(verdict(h, "QC-20"), "process", "epoch") == (OLD, 5)
 
 
 def test_a_record_that_restores_the_old_epoch_breaks_qc_20() -> None:
@@ -181,7 +182,7 @@ def test_an_epoch_that_shrinks_after_a_larger_one_breaks_qc_21() -> None:
     record(h, 5, 5, fenced=False)
     record(h, 9, 9, fenced=False, incarnation="new")
     record(h, 12, 7, fenced=False, incarnation="newest")
-    assert "7 at offset 12, after 9" in verdict(h, "QC-21").violations[0].message
+    assert stated(verdict(h, "QC-21"), "epoch", "offset", "other_epoch") == (7, 12, 9)
 
 
 def test_an_epoch_given_twice_names_the_controller_that_gave_it_again() -> None:
@@ -195,7 +196,7 @@ def test_an_epoch_given_twice_names_the_controller_that_gave_it_again() -> None:
     written(h, 10, term=2)
     record(h, 10, 5, fenced=True, incarnation="newest")
     for violation in verdict(h, "QC-21").violations:
-        assert violation.message.endswith("after 5, by the controller of epoch 2")
+        assert stated(violation, "other_epoch", "controller_epoch") == (5, 2)
         assert violation.because == (h.events()[2].ref, elected.ref)
     assert verdict(h, "QC-21").violated == 2
 
@@ -241,7 +242,7 @@ def test_an_answer_before_the_entry_breaks_reg_03() -> None:
     record(h, 5, 5, fenced=True, incarnation="old", process=OTHER)
     answer(h, NEW, "FENCED", request_epoch=-1, incarnation="new")
     record(h, 9, 9, fenced=True, incarnation="new", process=OTHER)
-    assert "before its entry was committed" in verdict(h, "REG-03").violations[0].message
+    assert stated(verdict(h, "REG-03"), "process", "client") == (CONTROLLER, NEW)
 
 
 def test_an_answer_by_a_controller_that_has_the_entry_from_a_snapshot_keeps_reg_03() -> None:
@@ -291,7 +292,7 @@ def test_a_refusal_for_a_dead_process_breaks_qc_35() -> None:
     )
     found = verdict(h, "QC-35").violations[0]
     assert found.evidence is Evidence.PEER
-    assert "was dead and had 3.0 s of its lease left" in found.message
+    assert stated(found, "left_ns") == 2_997_000_000
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.suites.brokers.broker_histories import (
 )
 from tests.suites.brokers.lease_histories import expired
 from tests.suites.brokers.life_histories import tell
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -77,7 +78,8 @@ def test_a_fencing_that_only_the_log_shows_breaks_qc_31() -> None:
     fenced_by_record(h)
     found = verdict(h, "QC-31").violations[0]
     assert found.evidence is Evidence.PEER
-    assert "the record at 10 of controller epoch 2 fences broker 1 3 ms after" in found.message
+    recorded = stated(found, "offset", "epoch", "broker", "after_ns")
+    assert recorded == (10, 2, "broker 1", 3_000_000)
 
 
 def voted(h: HistoryBuilder, epoch: int) -> None:
@@ -117,7 +119,7 @@ def test_a_fencing_of_a_controller_that_hides_its_election_breaks_qc_31(said_lat
     found = verdict(h, "QC-31")
     assert found.violated == 1
     assert found.violations[0].evidence is Evidence.PEER
-    assert "the record at 10 of controller epoch 2 fences broker 1" in found.violations[0].message
+    assert stated(found, "offset", "epoch", "broker") == (10, 2, "broker 1")
 
 
 def test_a_fencing_that_one_process_shows_has_no_peer_if_the_controller_is_unknown() -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 from msgspec import structs
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
@@ -54,8 +55,8 @@ def h() -> HistoryBuilder:
 def test_two_controllers_with_different_states_break_qc_06(h: HistoryBuilder) -> None:
     h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
     h.add(TWO, MetadataDigest(offset=32, entities=5, digest="bb"))
-    found = verdict(h, "QC-06").violations[0]
-    assert "a state at metadata offset 32 that differs" in found.message
+    (found,) = verdict(h, "QC-06").violations
+    assert stated(found, "offset", "digest") == (32, "bb")
     assert found.evidence is Evidence.PEER
 
 
@@ -89,8 +90,7 @@ def test_a_node_that_read_another_record_at_an_offset_breaks_qc_06(h: HistoryBui
     h.add(ONE, one_partition(leader=1, role="controller"))
     h.add(BROKER, one_partition(leader=2, role="broker"))
     (found,) = verdict(h, "QC-06").violations
-    assert "broker 2 leads orders-0" in found.message
-    assert f"{ONE} read another record" in found.message
+    assert (found.at.process, stated(found, "other", "offset")) == (BROKER, (ONE, 9))
     assert found.evidence is Evidence.PEER
 
 
@@ -130,7 +130,7 @@ def test_a_snapshot_of_another_state_or_of_more_records_breaks_qc_11(
     h: HistoryBuilder, digest: str, records: int
 ) -> None:
     written(h, digest, records)
-    assert "5 entities" in verdict(h, "QC-11").violations[0].message
+    assert stated(verdict(h, "QC-11"), "records", "entities") == (records, 5)
 
 
 def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: HistoryBuilder) -> None:
@@ -138,7 +138,7 @@ def test_a_state_rebuilt_from_a_snapshot_that_is_another_breaks_qc_11(h: History
     h.add(TWO, SnapshotLoaded(offset=32, epoch=1, digest="xx"))
     h.add(TWO, MetadataDigest(offset=64, entities=5, digest="bb"))
     found = verdict(h, "QC-11").violations[0]
-    assert "a snapshot and the log after it" in found.message
+    assert stated(found, "process", "offset", "other") == (TWO, 64, ONE)
     assert found.evidence is Evidence.PEER
 
 
@@ -248,13 +248,13 @@ def test_qc_12_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
 def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=1))
     h.add(ONE, MetadataCommitted(offset=2, epoch=1, kind="Broker", digest="aa", version=1))
-    assert "wants version 0" in verdict(h, "QC-33").violations[0].message
+    assert stated(verdict(h, "QC-33"), "version", "expected") == (1, 0)
 
 
 def test_a_snapshot_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
     h.add(ONE, FeatureFinalized(offset=1, feature="metadata.format", level=1))
     h.add(ONE, SnapshotStored(offset=9, epoch=1, records=5, entities=5, level=2, digest="aa"))
-    assert "level 2" in verdict(h, "QC-33").violations[0].message
+    assert stated(verdict(h, "QC-33"), "level", "expected") == (2, 1)
 
 
 def test_records_on_either_side_of_a_raised_level_keep_qc_33(h: HistoryBuilder) -> None:
@@ -323,9 +323,8 @@ def test_a_broker_kept_active_far_behind_breaks_qc_15(h: HistoryBuilder) -> None
     h.add(ONE, MetadataCommitted(offset=20, epoch=1, kind="Topic", digest="aa"))
     for _ in range(3):
         answered(h, offset=10)
-    found = verdict(h, "QC-15").violations
-    assert len(found) == 1
-    assert "10 records behind" in found[0].message
+    (found,) = verdict(h, "QC-15").violations
+    assert stated(found, "reasons", "behind") == (("stale",), 10)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +356,7 @@ def test_a_process_whose_id_was_claimed_and_that_is_accepted_breaks_qc_15(
         ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="new")
     )
     answered(h, incarnation="old", state="FENCED")
-    assert "another process had claimed" in verdict(h, "QC-15").violations[0].message
+    assert stated(verdict(h, "QC-15"), "reasons") == ("claimed",)
 
 
 def test_each_refusal_with_its_own_error_keeps_qc_15(h: HistoryBuilder) -> None:
@@ -426,13 +425,13 @@ def joining(h: HistoryBuilder, replayed: int, checkpoint: bool = True) -> None:
 def test_a_broker_online_before_its_own_registration_breaks_reg_04(h: HistoryBuilder) -> None:
     joining(h, 7)
     found = verdict(h, "REG-04").violations[0]
-    assert "is at offset 8" in found.message
+    assert stated(found, "applied", "offset") == (7, 8)
     assert found.evidence is Evidence.PEER
 
 
 def test_a_broker_online_without_a_checkpoint_breaks_reg_04(h: HistoryBuilder) -> None:
     joining(h, 8, checkpoint=False)
-    assert "without having checkpointed" in verdict(h, "REG-04").violations[0].message
+    assert verdict(h, "REG-04").violations[0].evidence is Evidence.SELF
 
 
 def test_a_broker_online_once_it_has_its_registration_keeps_reg_04(h: HistoryBuilder) -> None:
