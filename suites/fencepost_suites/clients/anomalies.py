@@ -116,7 +116,7 @@ class LostWrite(Rule[Unread]):
                 if write[0] == operation:
                     state.confirmed = True
                 else:
-                    lost.append((offset, write, f"{operation} is there"))
+                    lost.append((offset, write, operation))
         return _lost(event, body, lost)
 
     @on(ReadCompleted)
@@ -134,10 +134,9 @@ class LostWrite(Rule[Unread]):
             if offset < body.end or (offset <= state.top and writes[0][1].at_ns < body.asked_ns)
         ]
         owed = sorted(o for o, (_, at) in state.unplaced.items() if at.at_ns < body.asked_ns)
-        unshown = "the reading did not show it"
         found = [
-            *_lost(event, body, [(o, w, unshown) for o in gone for w in state.waiting.pop(o)]),
-            *_lost(event, body, [(-1, state.unplaced.pop(o), unshown) for o in owed]),
+            *_lost(event, body, [(o, w, None) for o in gone for w in state.waiting.pop(o)]),
+            *_lost(event, body, [(-1, state.unplaced.pop(o), None) for o in owed]),
         ]
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))
@@ -155,12 +154,13 @@ class LostWrite(Rule[Unread]):
 
 
 def _lost(
-    event: Event, body: Polled | ReadCompleted, lost: Sequence[tuple[int, _Write, str]]
+    event: Event, body: Polled | ReadCompleted, lost: Sequence[tuple[int, _Write, str | None]]
 ) -> Findings:
-    """One violation for the writes that an event shows to be lost, each with what shows it."""
+    """One violation for the writes that an event shows to be lost, each with the operation that is
+    in its place, if any is."""
     if not lost:
         return NOTHING
-    offset, (operation, at), what = lost[0]
+    offset, (operation, at), there = lost[0]
     last = f", up to offset {lost[-1][0]}" if offset >= 0 else ""
     others = f"; {len(lost) - 1} more are lost{last}" if len(lost) > 1 else ""
     broken = violated(
@@ -173,7 +173,8 @@ def _lost(
         operation=operation,
         offset=offset,
         partition=partition_of(body),
-        shown=what,
+        shown="the reading did not show it" if there is None else f"{there} is there",
+        there=there or "",
         others=others,
         lost=len(lost),
         last_offset=lost[-1][0],

@@ -15,6 +15,7 @@ from tests.suites.clients.client_histories import (
     verdict,
 )
 from tests.suites.clients.test_poll_rules import lead, out_of_range
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ConsumerPositioned, ProducerEpochChanged, ReadCompleted
@@ -105,28 +106,24 @@ def test_a_reading_that_fails_without_a_word_leaves_both_undecided(anomaly: str)
 
 
 @pytest.mark.parametrize(
-    ("offsets", "says"),
+    ("offsets", "facts"),
     [
-        ((0,), "op-0, acknowledged at offset 0 of orders-0, is lost: the reading did not show it"),
-        (
-            (0, 1, 2),
-            "op-0, acknowledged at offset 0 of orders-0, is lost: the reading did not show it; "
-            "2 more are lost, up to offset 2",
-        ),
-        (
-            (-1, -1),
-            "one, acknowledged without an offset of orders-0, is lost: the reading did not show "
-            "it; 1 more are lost",
-        ),
+        ((0,), ("op-0", 0, 1, 0)),
+        ((0, 1, 2), ("op-0", 0, 3, 2)),
+        ((-1, -1), ("one", -1, 2, -1)),
     ],
 )
-def test_writes_that_a_reading_lacks_are_one_violation(offsets: tuple[int, ...], says: str) -> None:
+def test_writes_that_a_reading_lacks_are_one_violation(
+    offsets: tuple[int, ...], facts: tuple[str | int, ...]
+) -> None:
     h = HistoryBuilder()
     for offset, name in zip(offsets, ("one", "two", "three"), strict=False):
         acked(h, offset, name if offset < 0 else "")
     poll(h, READER, 3)
     read(h, 4)
-    assert [one.message for one in verdict(h, "lost-write").violations] == [says]
+    (found,) = verdict(h, "lost-write").violations
+    assert stated(found, "operation", "offset", "lost", "last_offset") == facts
+    assert stated(found, "partition", "there") == ("orders-0", "")
 
 
 @pytest.mark.parametrize("shown", [(), (0,)])
@@ -235,7 +232,7 @@ def test_a_broker_with_the_id_0_leads_and_refuses_as_any_other(leader: int, brok
     poll(h, A, 0)
     (found,) = verdict(h, "nonmonotonic-poll").violations
     assert elected in found.because
-    assert f"broker {broker}, which broker {leader} had deposed" in found.message
+    assert stated(found, "former", "leader") == (f"broker {broker}", f"broker {leader}")
 
 
 def test_of_two_accounts_of_one_record_the_first_one_names_the_leader() -> None:
@@ -259,7 +256,8 @@ def test_without_a_leader_no_broker_is_deposed() -> None:
     out_of_range(h, 1)
     poll(h, A, 0)
     (found,) = verdict(h, "nonmonotonic-poll").violations
-    assert "deposed" not in found.message
+    assert stated(found, "broker") == "broker 1"
+    assert "former" not in found.facts
 
 
 def test_a_refusal_is_over_once_the_consumer_is_positioned() -> None:

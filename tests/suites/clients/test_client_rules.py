@@ -15,6 +15,7 @@ from tests.suites.clients.client_histories import (
     read,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
@@ -35,7 +36,7 @@ def test_an_acknowledged_write_beyond_the_last_reading_is_unseen() -> None:
     acked(h, 5)
     poll(h, READER, 0)
     read(h, 1)
-    assert "offset 5 of orders-0, was never seen" in verdict(h, "unseen").violations[0].message
+    assert stated(verdict(h, "unseen"), "offset", "read_end") == (5, 1)
 
 
 def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
@@ -67,7 +68,8 @@ def test_two_messages_at_one_offset_are_inconsistent(first: str) -> None:
     else:
         poll(h, A, 3, 4)
     poll(h, B, 4, o4="other")
-    assert "held op-4, and other" in verdict(h, "inconsistent-offsets").violations[0].message
+    found = verdict(h, "inconsistent-offsets")
+    assert stated(found, "other_operation", "operation") == ("op-4", "other")
 
 
 def test_the_same_message_for_every_client_is_consistent() -> None:
@@ -98,7 +100,7 @@ def test_a_message_that_a_consumer_got_and_a_whole_reading_lacks_is_inconsistent
     poll(h, READER, *(offset for offset in range(end) if offset != 5))
     read(h, end)
     (found,) = verdict(h, "inconsistent-offsets").violations
-    assert f"offset 5 of orders-0 held op-5 when {A} read it" in found.message
+    assert stated(found, "offset", "operation", "client", "gone") == (5, "op-5", A, 1)
     assert [str(ref) for ref in found.because] == [f"{A}@0"]
 
 
@@ -143,10 +145,8 @@ def test_messages_that_disappeared_together_are_one_violation() -> None:
     poll(h, A, 0, 1, 2, 3)
     poll(h, READER, 0)
     read(h, 1)
-    found = verdict(h, "inconsistent-offsets")
-    assert found.violated == 1
-    assert found.violations[0].message.startswith("offset 1 of orders-0 held op-1 when ")
-    assert found.violations[0].message.endswith("; 2 more are gone, up to offset 3")
+    (found,) = verdict(h, "inconsistent-offsets").violations
+    assert stated(found, "offset", "operation", "gone", "last_offset") == (1, "op-1", 3, 3)
 
 
 def test_messages_below_the_start_of_a_log_may_be_gone() -> None:
@@ -212,7 +212,7 @@ def test_one_message_at_two_offsets_is_a_duplicate() -> None:
     invoke(h)
     acked(h, 4, "op")
     poll(h, A, 4, 5, o4="op", o5="op")
-    assert "at offset 4 and at offset 5" in verdict(h, "duplicate").violations[0].message
+    assert stated(verdict(h, "duplicate"), "other_offset", "offset") == (4, 5)
 
 
 def test_a_message_met_again_where_it_was_is_not_a_duplicate() -> None:
@@ -375,7 +375,7 @@ def test_a_refused_probe_that_is_read_is_an_aborted_read(error: str, acks: int) 
     read(h, 1)
     assert verdict(h, "aborted-read").verdict is Outcome.HOLDS
     poll(h, READER, 0, 1)
-    assert "read op-1, which had failed" in verdict(h, "aborted-read").violations[0].message
+    assert stated(verdict(h, "aborted-read"), "reader", "operation") == (READER, "op-1")
 
 
 @pytest.mark.parametrize(

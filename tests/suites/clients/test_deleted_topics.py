@@ -18,6 +18,7 @@ from tests.suites.clients.client_histories import (
     read,
     verdict,
 )
+from tests.suites.partition_histories import stated
 from tests.suites.replication.replication_histories import mark, store
 
 from fencepost.testing import HistoryBuilder, Outcome
@@ -78,7 +79,7 @@ def test_a_topic_that_is_made_again_is_judged_anew(delete: Words) -> None:
     invoke_named(h, "new")
     acked(h, 0, "new")
     read(h, 1)
-    assert "new, acknowledged at offset 0" in verdict(h, "lost-write").violations[0].message
+    assert stated(verdict(h, "lost-write"), "operation", "offset") == ("new", 0)
 
 
 @WORDS

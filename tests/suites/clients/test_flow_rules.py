@@ -14,6 +14,7 @@ from tests.suites.clients.client_histories import (
     read,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import PartitionCommitted, Polled
@@ -36,11 +37,8 @@ def got_then(offset: int) -> HistoryBuilder:
 
 def test_a_write_before_what_a_consumer_had_got_closes_a_cycle() -> None:
     found = verdict(got_then(5), FLOW)
-    assert found.verdict is Outcome.VIOLATED
-    assert found.violations[0].message == (
-        "late is at offset 5 of orders-0, though it was invoked after clients/consumer-a#1 had got "
-        "op-7 at 7"
-    )
+    assert stated(found, "operation", "offset", "partition") == ("late", 5, "orders-0")
+    assert stated(found, "reader", "other_operation", "other_offset") == (A, "op-7", 7)
     assert [one.process for one in found.violations[0].because] == [A]
 
 
@@ -75,7 +73,7 @@ def test_the_first_client_that_got_it_is_named() -> None:
     poll(h, B, 7)
     invoke_named(h, "late")
     acked(h, 5, "late")
-    assert "after clients/consumer-a#1 had got op-7" in verdict(h, FLOW).violations[0].message
+    assert stated(verdict(h, FLOW), "reader", "other_operation") == (A, "op-7")
 
 
 @pytest.mark.parametrize(("acks", "offset"), [(1, 5), (-1, -1)])
@@ -112,7 +110,7 @@ def test_the_highest_message_counts_whichever_client_got_it() -> None:
     poll(h, B, 2, 3)
     invoke_named(h, "late")
     poll(h, B, 4, 5, o5="late")
-    assert "had got op-7 at 7" in verdict(h, FLOW).violations[0].message
+    assert stated(verdict(h, FLOW), "other_operation", "other_offset") == ("op-7", 7)
 
 
 def test_the_final_reading_shows_places_too() -> None:
@@ -141,9 +139,9 @@ def test_a_message_that_is_read_before_it_is_invoked_closes_a_cycle() -> None:
     h = HistoryBuilder()
     poll(h, A, 7)
     invoke_named(h, "op-7")
-    assert verdict(h, FLOW).violations[0].message == (
-        "op-7 to orders-0 was invoked after clients/consumer-a#1 had read it"
-    )
+    (found,) = verdict(h, FLOW).violations
+    assert stated(found, "operation", "partition", "reader") == ("op-7", "orders-0", A)
+    assert "other_operation" not in found.facts
 
 
 def test_a_message_that_no_producer_invokes_closes_none() -> None:
@@ -203,7 +201,7 @@ def test_a_write_that_one_leader_lost_breaks_the_promise() -> None:
     read(h, 2)
     found = verdict(h, ACKS1)
     assert found.violated == 1
-    assert "op-1, acknowledged at offset 1 of orders-0, is lost" in found.violations[0].message
+    assert stated(found, "operation", "offset", "lost") == ("op-1", 1, 1)
 
 
 def test_a_write_that_a_consumer_got_and_one_leader_lost_at_the_end_breaks_it() -> None:

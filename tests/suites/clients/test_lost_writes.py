@@ -13,6 +13,7 @@ from tests.suites.clients.client_histories import (
     read,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -45,7 +46,7 @@ def test_of_two_writes_acknowledged_at_one_offset_one_is_lost() -> None:
     read(h, 1)
     found = verdict(h, "lost-write")
     assert found.violated == 1
-    assert "first, acknowledged at offset 0" in found.violations[0].message
+    assert stated(found, "operation", "offset", "there") == ("first", 0, "second")
 
 
 def test_a_write_acknowledged_without_an_offset_is_lost_if_no_reading_shows_it() -> None:
@@ -55,7 +56,7 @@ def test_a_write_acknowledged_without_an_offset_is_lost_if_no_reading_shows_it()
     read(h, 2)
     found = verdict(h, "lost-write")
     assert found.violated == 1
-    assert "unplaced, acknowledged without an offset" in found.violations[0].message
+    assert stated(found, "operation", "offset") == ("unplaced", -1)
 
 
 def test_a_write_acknowledged_without_an_offset_that_is_read_is_not_lost() -> None:
@@ -117,9 +118,7 @@ def test_a_write_that_a_consumer_got_and_that_lies_beyond_the_reading_is_lost(or
     read(h, 1)
     found = verdict(h, "lost-write")
     assert found.violated == 1
-    assert found.violations[0].message == (
-        "op-5, acknowledged at offset 5 of orders-0, is lost: the reading did not show it"
-    )
+    assert stated(found, "operation", "offset", "there", "lost") == ("op-5", 5, "", 1)
     assert verdict(h, "unseen").violated == 0
 
 

@@ -10,6 +10,7 @@ from tests.suites.clients.client_histories import (
     invoke_named,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ProduceInvoked, ProducerEpochChanged
@@ -23,12 +24,9 @@ def test_a_later_write_before_an_acknowledged_one_breaks_the_order() -> None:
     acked(h, 7, "first")
     invoke_named(h, "second")
     acked(h, 5, "second")
-    found = verdict(h, SEND)
-    assert found.verdict is Outcome.VIOLATED
-    assert found.violations[0].message == (
-        "second is at offset 5 of orders-0, though it was invoked after first had been "
-        "acknowledged at 7"
-    )
+    (found,) = verdict(h, SEND).violations
+    assert stated(found, "operation", "offset", "partition") == ("second", 5, "orders-0")
+    assert stated(found, "other_operation", "other_offset", "other") == ("first", 7, PRODUCER)
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(7, "violated"), (8, "holds")])
@@ -94,10 +92,7 @@ def test_a_log_that_was_set_back_counts_once_until_it_is_set_back_again() -> Non
         invoke_named(h, f"write-{number}")
         acked(h, offset, f"write-{number}")
     found = verdict(h, SEND)
-    assert [one.message.partition(" is at ")[0] for one in found.violations] == [
-        "write-1",
-        "write-4",
-    ]
+    assert [stated(one, "operation") for one in found.violations] == ["write-1", "write-4"]
 
 
 # ------------------------------------------------------------------ the order of one producer
@@ -132,13 +127,10 @@ def test_an_idempotent_producer_whose_writes_change_places_breaks_the_order(
     sends(h, "first", "second")
     for operation in answered:
         acked(h, 7 if operation == "first" else 5, operation)
-    found = verdict(h, SEND)
-    assert found.violated == 1
-    assert found.violations[0].message == (
-        "second is at offset 5 of orders-0, before first at 7, which clients/producer#1 had sent "
-        "first"
-    )
-    assert found.violations[0].because
+    (found,) = verdict(h, SEND).violations
+    assert stated(found, "operation", "offset", "partition") == ("second", 5, "orders-0")
+    assert stated(found, "other_operation", "other_offset", "client") == ("first", 7, PRODUCER)
+    assert found.because
 
 
 @pytest.mark.parametrize("answered", [("first", "second"), ("second", "first")])
@@ -164,7 +156,7 @@ def test_a_write_behind_its_predecessor_is_compared_with_the_newest_one() -> Non
     acked(h, 1, "a")
     acked(h, 9, "c")
     acked(h, 10, "b")
-    assert "before b at 10" in verdict(h, SEND).violations[0].message
+    assert stated(verdict(h, SEND), "other_operation", "other_offset") == ("b", 10)
 
 
 def test_the_writes_of_two_producers_have_any_order() -> None:
@@ -248,4 +240,4 @@ def test_of_two_writes_at_one_place_the_first_is_named() -> None:
         acked(h, 7, name)
     invoke_named(h, "late")
     acked(h, 5, "late")
-    assert "after first had been" in verdict(h, SEND).violations[0].message
+    assert stated(verdict(h, SEND), "other_operation") == "first"

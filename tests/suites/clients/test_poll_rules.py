@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.suites.clients.client_histories import READER, A, B, delete_topic, poll, read, verdict
+from tests.suites.partition_histories import stated
 
+from fencepost import Facts
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ConsumerPositioned, PartitionCommitted
+from fencepost_kafka import ConsumerPositioned, PartitionCommitted, broker_of
 
 # ----------------------------------------------------------------------------- nonmonotonic-poll
 
@@ -72,9 +74,7 @@ def test_a_consumer_that_begins_anew_by_itself_is_nonmonotonic() -> None:
     poll(h, A, 4, 5)
     out_of_range(h)
     poll(h, A, 0, 1)
-    assert "got offset 0 of orders-0 after 5" in (
-        verdict(h, "nonmonotonic-poll").violations[0].message
-    )
+    assert stated(verdict(h, "nonmonotonic-poll"), "offset", "other_offset") == (0, 5)
 
 
 def test_a_nonmonotonic_poll_names_what_came_before_and_not_what_came_after() -> None:
@@ -82,20 +82,20 @@ def test_a_nonmonotonic_poll_names_what_came_before_and_not_what_came_after() ->
     poll(h, A, 4, 5)
     out_of_range(h)
     poll(h, A, *range(9))
-    message = verdict(h, "nonmonotonic-poll").violations[0].message
-    assert message.endswith("got offset 0 of orders-0 after 5")
+    found = verdict(h, "nonmonotonic-poll")
+    assert stated(found, "offset", "other_offset", "refusal") == (0, 5, "")
 
 
 @pytest.mark.parametrize(
-    ("broker", "says"),
+    ("broker", "refusal"),
     [
-        (1, ": broker 1, which broker 2 had deposed, refused that as out of range"),
-        (2, ": broker 2 refused that as out of range"),
-        (-1, ""),
+        (1, {"former": broker_of(1), "leader": broker_of(2)}),
+        (2, {"broker": broker_of(2)}),
+        (-1, {}),
     ],
 )
 def test_a_nonmonotonic_poll_names_the_broker_that_refused_the_offset(
-    broker: int, says: str
+    broker: int, refusal: Facts
 ) -> None:
     h = HistoryBuilder()
     lead(h, 1, 6)
@@ -107,12 +107,10 @@ def test_a_nonmonotonic_poll_names_the_broker_that_refused_the_offset(
     out_of_range(h, broker)
     poll(h, A, 0, 1)
     poll(h, A, 0, 1)
-    violations = verdict(h, "nonmonotonic-poll").violations
-    assert [one.message.partition(" got ")[2] for one in violations] == [
-        f"offset 0 of orders-0 after 5{says}",
-        "offset 0 of orders-0 after 1",
-    ]
-    assert (deposed in violations[0].because) == ("deposed" in says)
+    first, second = verdict(h, "nonmonotonic-poll").violations
+    assert [stated(one, "offset", "other_offset") for one in (first, second)] == [(0, 5), (0, 1)]
+    assert {name: first.facts[name] for name in first.facts.keys() - second.facts} == refusal
+    assert (deposed in first.because) == ("former" in refusal)
 
 
 def test_a_consumer_of_a_topic_that_was_deleted_may_begin_anew() -> None:
@@ -130,7 +128,7 @@ def test_a_consumer_that_begins_anew_beyond_its_offset_skips_what_is_between() -
     out_of_range(h)
     poll(h, A, 4, 5)
     poll(h, B, 3)
-    assert "got offset 4 of orders-0 next after 1" in verdict(h, "poll-skip").violations[0].message
+    assert stated(verdict(h, "poll-skip"), "offset", "other_offset") == (4, 1)
 
 
 def test_a_consumer_that_begins_anew_from_the_start_skips_nothing() -> None:
@@ -159,9 +157,7 @@ def test_a_message_jumped_over_that_the_reading_shows_is_skipped() -> None:
     poll(h, A, 3)
     poll(h, READER, 0, 1, 2, 3)
     read(h, 4)
-    assert "next after 1, though there is a message at 2" in (
-        verdict(h, "poll-skip").violations[0].message
-    )
+    assert stated(verdict(h, "poll-skip"), "other_offset", "skipped") == (1, 2)
 
 
 def test_the_first_messages_after_an_assignment_can_be_skipped_too() -> None:
