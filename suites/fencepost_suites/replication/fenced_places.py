@@ -201,6 +201,7 @@ def _went_to_unfit(
         former=broker_of(before.leader),
         leader=broker_of(body.leader),
         isr=tuple(before.isr),
+        fenced=dead,
     )
 
 
@@ -227,10 +228,10 @@ def _taken_while_fenced(state: _Fencings) -> Findings:
     found: list[Finding] = []
     for one in state.taken:
         body = one.body
-        news = [(broker, "was taken into the ISR") for broker in one.joined]
+        news = [(broker, False) for broker in one.joined]
         if one.leads:
-            news.append((body.leader, "was made leader"))
-        for broker, what in news:
+            news.append((body.leader, True))
+        for broker, leads in news:
             fenced = state.fenced.by(broker, body.offset)
             if fenced is not None:
                 broken = violated(
@@ -239,9 +240,10 @@ def _taken_while_fenced(state: _Fencings) -> Findings:
                     "broker {broker} {what} of {partition} at offset {offset} while it was fenced",
                     (fenced,),
                     broker=broker_of(broker),
-                    what=what,
+                    what="was made leader" if leads else "was taken into the ISR",
                     partition=partition_of(body),
                     offset=body.offset,
+                    leads=leads,
                 )
                 found.append(broken)
         former = -1 if one.before is None else one.before.leader

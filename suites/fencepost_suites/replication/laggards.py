@@ -363,12 +363,14 @@ class LaggardIsDropped(Rule[_Leaders]):
         # Judged once, until the next commit.
         one.waiting = False
         done = "asked to drop no follower"
-        if one.unanswered_ns or one.adding_ns:
+        unanswered = bool(one.unanswered_ns or one.adding_ns)
+        granted = one.grants + 1 if one.granted else 0
+        if unanswered:
             done = "has no answer to a request for another ISR, though controllers answer it"
         elif one.refused:
             done = f"was refused {one.refused} times to drop a follower"
-        elif one.granted:
-            done = f"was granted {one.grants + 1} times to drop a follower, which is not stored"
+        elif granted:
+            done = f"was granted {granted} times to drop a follower, which is not stored"
         broken = violated(
             at,
             Evidence.SELF,
@@ -379,6 +381,9 @@ class LaggardIsDropped(Rule[_Leaders]):
             done=done,
             bound_ms=one.keep_ms,
             partition=partition,
+            unanswered=unanswered,
+            refused=one.refused,
+            granted=granted,
         )
         period_ns = one.keep_ms * MS
         one.suspects.append(

@@ -249,6 +249,7 @@ class OnlyLeaderServes(Rule[_Leading]):
                 process=process_scope(event.process),
                 done=what,
                 partition=partition_of(body),
+                led=False,
             )
             return (broken,)
         at_ns, ref, evidence = deposed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import B1, B2, CONTROLLER, follow, lead, verdict
+from tests.suites.partition_histories import B1, B2, CONTROLLER, follow, lead, stated, verdict
 from tests.suites.replication.replication_histories import acknowledge, mark, store, truncate
 
 from fencepost import Evidence
@@ -14,7 +14,7 @@ from fencepost_kafka import LogTruncated, ReplicaRemoved, TopicCommitted
 def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:
     h = HistoryBuilder()
     store(h, B2, 4, expected=3)
-    assert "at offset 4 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (4, 3)
 
 
 def test_a_batch_past_the_end_that_the_log_had_shown_before_breaks_rp_05() -> None:
@@ -22,7 +22,7 @@ def test_a_batch_past_the_end_that_the_log_had_shown_before_breaks_rp_05() -> No
     h = HistoryBuilder()
     store(h, B2, 0)
     store(h, B2, 4)
-    assert "at offset 4 though its log ended at 1" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (4, 1)
 
 
 def test_a_batch_at_the_end_of_a_log_that_was_cut_or_begun_anew_keeps_rp_05() -> None:
@@ -53,7 +53,7 @@ def test_a_batch_below_the_end_that_was_named_breaks_rp_05(base: int) -> None:
     store(h, B2, 0)
     follow(h, B2, log_end=3, mark=0)
     store(h, B2, base)
-    assert "though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (base, 3)
 
 
 def test_a_batch_that_leads_past_the_end_that_was_named_breaks_rp_05() -> None:
@@ -62,7 +62,7 @@ def test_a_batch_that_leads_past_the_end_that_was_named_breaks_rp_05() -> None:
     follow(h, B2, log_end=2, mark=0)
     store(h, B2, 1)
     store(h, B2, 1)
-    assert "at offset 1 though its log ended at 2" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (1, 2)
 
 
 def test_a_batch_below_an_end_that_was_named_anew_breaks_rp_05() -> None:
@@ -72,7 +72,7 @@ def test_a_batch_below_an_end_that_was_named_anew_breaks_rp_05() -> None:
     follow(h, B2, log_end=4, mark=0)
     follow(h, B2, log_end=3, mark=0)
     store(h, B2, 1)
-    assert "at offset 1 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (1, 3)
 
 
 def test_a_batch_below_the_end_of_a_log_that_was_cut_breaks_rp_05() -> None:
@@ -81,7 +81,7 @@ def test_a_batch_below_the_end_of_a_log_that_was_cut_breaks_rp_05() -> None:
     follow(h, B2, log_end=4, mark=0)
     truncate(h, 3, end=4, mark=0)
     store(h, B2, 1)
-    assert "at offset 1 though its log ended at 3" in verdict(h, "RP-05").violations[0].message
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (1, 3)
 
 
 @pytest.mark.parametrize("clause", ["RP-05", "RP-12", "RP-15"])
@@ -152,7 +152,7 @@ def test_a_different_message_is_proven_by_the_term_in_which_it_or_the_other_was_
     mark(h, "broker-3#1", 1)
     mark(h, B2, 1)
     violation = verdict(h, clause).violations[0]
-    assert violation.message.endswith("of leader epochs 1 and 2")
+    assert stated(violation, "epoch", "other_epoch") == (1, 2)
     assert violation.because == ((first if writer == B2 else second).ref,)
 
 
@@ -255,8 +255,7 @@ def elected(stored: str, *, dropped: bool = False) -> Verdict:
 
 
 def test_a_new_leader_with_another_message_in_a_longer_log_breaks_rp_06() -> None:
-    found = elected("other").violations[0]
-    assert "with another message at offset 0 than broker-1#1 had committed there" in found.message
+    assert stated(elected("other"), "offset", "other") == (0, B1)
 
 
 @pytest.mark.parametrize(("stored", "dropped"), [("first", False), ("other", True)])
@@ -304,8 +303,7 @@ def test_what_is_committed_is_what_a_later_answer_acknowledges_by_rp_13() -> Non
     lead(h, B2, 2, log_end=1)
     acknowledge(h, 1, ends=(1, 1, 1), mark=1, process=B2, duplicate=True)
     lead(h, B2, 3, log_end=1)
-    found = verdict(h, "RP-13").violations[0]
-    assert "with another message at offset 0" in found.message
+    assert stated(verdict(h, "RP-13"), "epoch", "offset") == (3, 0)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -324,6 +322,4 @@ def test_a_new_leader_holds_what_was_acknowledged_by_rp_13(stored: str, committe
     if stored == "first":
         assert found.verdict is Outcome.HOLDS
     else:
-        assert "another message at offset 0 than the one that was acknowledged" in (
-            found.violations[0].message
-        )
+        assert stated(found, "epoch", "offset") == (2, 0)

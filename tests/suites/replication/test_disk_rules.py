@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from tests.suites.partition_histories import CLIENT, partition, verdict
+from tests.suites.partition_histories import CLIENT, partition, stated, verdict
 
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_kafka import (
@@ -123,10 +123,9 @@ def test_a_run_whose_disks_were_not_read_exercises_nothing() -> None:
 def test_one_other_byte_below_what_was_committed_breaks_rp_05() -> None:
     other = (LOG[0], batch(2, digest="other"), LOG[2])
     one = agreed(disks({"broker-1": LOG, "broker-2": other, "broker-3": LOG}))
-    assert [broken.message for broken in one.violations] == [
-        "the disks of broker-2 and broker-1 hold different batches at offset 2 of orders-0, though "
-        "it was committed up to offset 5"
-    ]
+    (broken,) = one.violations
+    assert stated(broken, "slot", "other", "partition") == ("broker-2", "broker-1", "orders-0")
+    assert stated(broken, "offset", "committed") == (2, 5)
 
 
 def test_the_same_bytes_in_another_leader_epoch_break_rp_05() -> None:
@@ -137,10 +136,9 @@ def test_the_same_bytes_in_another_leader_epoch_break_rp_05() -> None:
 
 def test_a_member_of_the_isr_without_what_a_reader_got_breaks_rp_05() -> None:
     one = agreed(disks({"broker-1": LOG, "broker-2": LOG[:2], "broker-3": LOG}))
-    assert [broken.message for broken in one.violations] == [
-        "the disk of broker-2 has orders-0 up to offset 3, though its replica is in the ISR and "
-        "offset 5 was committed"
-    ]
+    (broken,) = one.violations
+    assert stated(broken, "slot", "broker", "partition") == ("broker-2", "broker 2", "orders-0")
+    assert stated(broken, "offset", "committed") == (3, 5)
 
 
 def test_the_first_that_got_what_is_lacking_is_the_proof() -> None:
@@ -158,7 +156,7 @@ def test_the_first_that_got_what_is_lacking_is_the_proof() -> None:
 def test_one_other_byte_in_the_first_batch_breaks_rp_05(mark: int) -> None:
     other = (batch(0, digest="other"), *LOG[1:])
     one = agreed(disks({"broker-1": LOG, "broker-2": other, "broker-3": LOG}, mark=mark))
-    assert "hold different batches at offset 0" in one.violations[0].message
+    assert stated(one, "other", "offset") == ("broker-1", 0)
 
 
 def test_the_disks_of_an_isr_that_is_not_complete_need_not_have_what_a_reader_got() -> None:
@@ -222,9 +220,8 @@ def test_any_replica_is_compared_up_to_its_own_high_watermark(mark: int, expecte
 
 def test_a_hole_in_a_log_breaks_rp_05() -> None:
     one = agreed(disks({"broker-1": LOG, "broker-2": (LOG[0], LOG[2]), "broker-3": LOG}))
-    assert one.violations[0].message == (
-        "the disk of broker-2 has no batch at offset 2 of orders-0, and goes on at offset 4"
-    )
+    assert stated(one, "slot", "partition") == ("broker-2", "orders-0")
+    assert stated(one, "offset", "next_offset") == (2, 4)
 
 
 def test_what_a_broker_has_deleted_is_not_compared() -> None:
@@ -351,14 +348,13 @@ def test_a_producer_without_an_id_counts_its_batches_as_it_likes(epoch: int, seq
 def test_the_first_sequence_number_at_two_offsets_breaks_rp_12() -> None:
     twice = (batch(0, sequence=0), batch(2, 2, sequence=0))
     one = resent({"broker-1": twice, "broker-2": twice, "broker-3": twice}, offset=2)
-    assert "holds sequence 0 of producer 7 twice" in one.violations[0].message
+    assert stated(one, "sequence", "producer") == (0, 7)
 
 
 def test_one_sequence_number_at_two_offsets_breaks_rp_12() -> None:
     one = resent({"broker-1": TWICE, "broker-2": TWICE, "broker-3": TWICE})
-    assert one.violations[0].message == (
-        "the disk of broker-1 holds sequence 2 of producer 7 twice in orders-0: at offsets 2 and 4"
-    )
+    assert stated(one, "slot", "partition", "sequence") == ("broker-1", "orders-0", 2)
+    assert stated(one, "producer", "offset", "other_offset") == (7, 2, 4)
 
 
 def test_batches_without_sequence_numbers_may_repeat() -> None:
@@ -393,15 +389,17 @@ def test_a_copied_disk_may_have_a_newer_high_watermark() -> None:
 
 def metadata(
     *logs: Sequence[StoredBatch], committed: Mapping[int, int] | None = None
-) -> Sequence[str]:
+) -> Sequence[object]:
     """Controllers with these metadata logs on their disks, and the records that were committed, by
-    offset with their epochs. Returns the violations of QC-07."""
+    offset with their epochs. Returns what breaks QC-07: a record's epoch and offset, how many
+    controllers have stored it, and how many there are."""
     h = HistoryBuilder()
     for offset, epoch in (committed or {1: 1, 5: 2}).items():
         h.add(OBSERVER, MetadataCommitted(offset=offset, epoch=epoch, kind="Topic", digest="d"))
     for number, log in enumerate(logs, 1):
         h.add(DISKS, found(f"controller-{number}", log, topic="__cluster_metadata"))
-    return [broken.message for broken in verdict(h, "QC-07").violations]
+    violations = verdict(h, "QC-07").violations
+    return [stated(one, "epoch", "offset", "stored", "controllers") for one in violations]
 
 
 def test_committed_records_on_the_disks_of_a_majority_keep_qc_07() -> None:
@@ -409,19 +407,13 @@ def test_committed_records_on_the_disks_of_a_majority_keep_qc_07() -> None:
 
 
 def test_a_committed_record_on_the_disk_of_one_of_three_breaks_qc_07() -> None:
-    assert metadata(LOG, LOG[:1], LOG[:1]) == [
-        "the metadata record of epoch 2 at offset 5 was committed, and 1 of 3 controllers have it "
-        "on their disks"
-    ]
+    assert metadata(LOG, LOG[:1], LOG[:1]) == [(2, 5, 1, 3)]
 
 
 def test_a_record_of_another_epoch_in_its_place_is_not_the_committed_one() -> None:
     other = (LOG[0], LOG[1], batch(4, 3))
     assert metadata(LOG, LOG, other) == []
-    assert metadata(LOG, other, other) == [
-        "the metadata record of epoch 2 at offset 5 was committed, and 1 of 3 controllers have it "
-        "on their disks"
-    ]
+    assert metadata(LOG, other, other) == [(2, 5, 1, 3)]
 
 
 def test_a_snapshot_has_the_records_before_the_log() -> None:
