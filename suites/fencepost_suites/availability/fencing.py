@@ -122,11 +122,15 @@ class _Deaths:
         deleted."""
         return [place for place in self.partitions.led_by(broker) if place[0] not in self.marked]
 
+    def unfenced(self, broker: int) -> bool:
+        """Whether committed metadata has the broker, and not as fenced."""
+        known = self.brokers.newest.get(broker)
+        return known is not None and not known.fenced
+
     def left(self, broker: int) -> str:
         """What a dead broker still is by committed metadata, in words; empty if nothing."""
-        known = self.brokers.newest.get(broker)
         led = self.led(broker)
-        words = ["is not fenced"] if known is not None and not known.fenced else []
+        words = ["is not fenced"] if self.unfenced(broker) else []
         words += [f"leads {named(led)}"] if led else []
         return " and ".join(words)
 
@@ -295,6 +299,7 @@ class DeadIsFenced(Rule[_Deaths]):
                 left=left,
                 calm_ns=at_ns - dead.calm_ns,
                 places=tuple(partition_at(*place) for place in sorted(state.led(broker))),
+                unfenced=state.unfenced(broker),
             )
             needed = state.around.needed()
             state.suspects.append(

@@ -227,6 +227,7 @@ class _Due:
             epoch=self.duty.epoch,
             since_ns=waited_ns,
             other=process_scope(self.controller),
+            leads=self.duty.leads,
         )
 
 

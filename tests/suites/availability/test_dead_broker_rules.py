@@ -11,6 +11,7 @@ from tests.suites.availability.availability_histories import (
     began,
     fenced,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import Outcome
@@ -39,10 +40,8 @@ def fence(story: Story) -> Story:
 def test_a_dead_broker_that_stays_unfenced_and_leads_is_a_violation() -> None:
     found = fenced(fence(dead(LATE_MS)))
     assert (found.verdict, found.violated, found.exercised) == (Outcome.VIOLATED, 1, 0)
-    assert found.violations[0].message == (
-        "8.5 s after its death broker 1 is not fenced and leads orders-0; nothing disturbed what "
-        "decides for 8.5 s of that"
-    )
+    assert stated(found, "after_ns", "calm_ns") == (8_502_000_000, 8_502_000_000)
+    assert stated(found, "broker", "unfenced", "places") == ("broker 1", True, ("orders-0",))
     assert found.violations[0].because
 
 
@@ -75,14 +74,14 @@ def test_a_fenced_broker_that_goes_on_leading_is_a_violation() -> None:
     story = dead(1_000)
     story.broker(1, fenced=True)
     found = fenced(story.after(LATE_MS))
-    assert "broker 1 leads orders-0" in found.violations[0].message
+    assert stated(found, "broker", "unfenced", "places") == ("broker 1", False, ("orders-0",))
 
 
 def test_a_broker_that_leads_nothing_and_is_not_fenced_is_a_violation() -> None:
     story = dead(1_000)
     story.partition(2, (2, 3))
     found = fenced(story.after(LATE_MS))
-    assert "broker 1 is not fenced;" in found.violations[0].message
+    assert stated(found, "broker", "unfenced", "places") == ("broker 1", True, ())
 
 
 def test_a_partition_without_any_leader_is_not_led_by_the_dead_one() -> None:

@@ -13,6 +13,7 @@ from tests.suites.availability.availability_histories import (
     ended,
     recovered,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import ClusterRecovered, NodeStarted, Stalled
 from fencepost.testing import Outcome
@@ -37,9 +38,8 @@ def healed(ms: int, story: Story | None = None) -> Story:
 def test_an_isr_that_is_not_full_long_after_the_last_healing_is_a_violation() -> None:
     found = recovered(healed(LATE_MS))
     assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
-    assert found.violations[0].message == (
-        "20.5 s after the last healing the ISR of orders-0 is [2, 3] of [1, 2, 3]"
-    )
+    assert stated(found, "after_ns", "partition") == (20_501_000_000, "orders-0")
+    assert stated(found, "isr", "replicas", "short") == ((2, 3), (1, 2, 3), ("orders-0",))
     assert found.violations[0].at.process == HARNESS
 
 
@@ -75,8 +75,7 @@ def test_a_live_broker_that_stays_fenced_is_a_violation() -> None:
     story.broker(1, fenced=True)
     story.fault("pause-1", "broker-1#1")
     story.after(1_000).heal("pause-1")
-    found = recovered(story.after(LATE_MS))
-    assert "broker 1 is fenced" in found.violations[0].message
+    assert stated(recovered(story.after(LATE_MS)), "fenced") == ("broker 1",)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +90,8 @@ def test_what_a_fenced_broker_is_refused_with_is_named(process: str, named: bool
         refused = HeartbeatRefused(broker_id=1, broker_epoch=-1, error=error, controller=-1)
         story.h.add(process, refused)
     violation = recovered(story.after(LATE_MS)).violations[0]
-    known = "broker 1 is fenced, and was refused last with UNKNOWN_SERVER_ERROR"
-    assert violation.message.endswith(known if named else "broker 1 is fenced")
+    assert stated(violation, "fenced") == ("broker 1",)
+    assert violation.facts.get("error") == ("UNKNOWN_SERVER_ERROR" if named else None)
     last = story.h.events()[-1].ref
     assert violation.because == ((last,) if named else ())
 
@@ -105,8 +104,9 @@ def test_a_fenced_broker_that_was_registered_since_is_not_refused() -> None:
     refused = HeartbeatRefused(broker_id=1, broker_epoch=1, error="NOT_CONTROLLER", controller=-1)
     story.h.add("broker-1#1", refused)
     story.broker(1, fenced=True)
-    message = recovered(story.after(LATE_MS)).violations[0].message
-    assert message.endswith("broker 1 is fenced")
+    violation = recovered(story.after(LATE_MS)).violations[0]
+    assert stated(violation, "fenced") == ("broker 1",)
+    assert "error" not in violation.facts
 
 
 def test_a_fenced_broker_that_was_deleted_lacks_nothing() -> None:
@@ -123,12 +123,12 @@ def test_a_partition_without_a_leader_is_a_violation() -> None:
     story.partition(-1)
     story.fault("pause-1", "broker-1#1")
     story.after(1_000).heal("pause-1")
-    found = recovered(story.after(LATE_MS))
-    assert "orders-0 has no live leader" in found.violations[0].message
+    assert stated(recovered(story.after(LATE_MS)), "leaderless") == ("orders-0",)
 
 
-def leaderless(*eligible: tuple[int, ...], moves: bool = False) -> str:
-    """The message about a partition without a leader, whose eligible leaders were these in turn."""
+def leaderless(*eligible: tuple[int, ...], moves: bool = False) -> object:
+    """The record that left a partition without any candidate, if one is named. It has no leader,
+    and its eligible leaders were these in turn."""
     story = Story()
     for some in eligible:
         story.partition(-1, (), eligible=some)
@@ -136,25 +136,25 @@ def leaderless(*eligible: tuple[int, ...], moves: bool = False) -> str:
         story.partition(-1, (), replicas=(1, 2, 3, 4), adding=(4,), eligible=eligible[-1])
     story.fault("pause-1", "broker-1#1")
     story.after(1_000).heal("pause-1")
-    return recovered(story.after(LATE_MS)).violations[0].message
+    violation = recovered(story.after(LATE_MS)).violations[0]
+    assert stated(violation, "leaderless") == ("orders-0",)
+    return violation.facts.get("cleared_at")
 
 
 def test_a_record_that_left_a_partition_without_any_candidate_is_named() -> None:
-    message = leaderless((2, 3), ())
-    assert "orders-0 has no live leader, and none may be elected: offset " in message
-    assert message.endswith("left no replica eligible beside an empty ISR")
+    assert leaderless((2, 3), ()) == 6
 
 
 @pytest.mark.parametrize("eligible", [[(2,)], [()], [(2,), (), (3,)]])
 def test_a_partition_that_has_candidates_or_never_had_any_names_no_record(
     eligible: list[tuple[int, ...]],
 ) -> None:
-    assert leaderless(*eligible).endswith("orders-0 has no live leader")
+    assert leaderless(*eligible) is None
 
 
 def test_a_partition_that_moves_needs_a_leader_all_the_same() -> None:
-    assert "left no replica eligible beside an empty ISR" in leaderless((2, 3), (), moves=True)
-    assert leaderless((2, 3), moves=True).endswith("orders-0 has no live leader")
+    assert leaderless((2, 3), (), moves=True) == 6
+    assert leaderless((2, 3), moves=True) is None
 
 
 def test_the_order_of_replicas_does_not_matter() -> None:
@@ -367,7 +367,7 @@ def test_a_cluster_that_the_harness_did_not_see_recover_breaks_the_promise() -> 
     story.h.add(HARNESS, reported("broker-2 is FENCED"))
     found = recovered(story)
     assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
-    assert found.violations[0].message == "20000 ms after everything healed: broker-2 is FENCED"
+    assert stated(found, "bound_ms", "missing") == (20_000, "broker-2 is FENCED")
 
 
 def test_a_report_of_a_partition_without_any_candidate_names_the_record_that_left_it_so() -> None:
@@ -378,10 +378,7 @@ def test_a_report_of_a_partition_without_any_candidate_names_the_record_that_lef
     story.after(1_000).heal("pause-1")
     story.h.add(HARNESS, reported("orders-0 has no leader"))
     (found,) = recovered(story).violations
-    assert found.message.startswith(
-        "20000 ms after everything healed: orders-0 has no leader; orders-0 has no live leader, "
-        "and none may be elected: offset "
-    )
+    assert stated(found, "bound_ms", "partition", "cleared_at") == (20_000, "orders-0", 6)
     assert len(found.because) == 2, "the healing, and the record"
 
 

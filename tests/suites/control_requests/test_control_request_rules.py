@@ -25,6 +25,7 @@ from tests.suites.control_requests.control_request_histories import (
     store,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
@@ -48,13 +49,15 @@ def test_a_registered_epoch_that_is_read_as_it_was_sent_holds_be_01() -> None:
 def test_an_epoch_that_is_not_read_as_it_was_sent_breaks_be_01() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", OWN), request_epoch=OWN + 1)
-    assert "had sent with 20" in verdict(h, "BE-01").violations[0].message
+    assert stated(verdict(h, "BE-01"), "read_epoch", "epoch") == (OWN + 1, OWN)
 
 
 def test_an_epoch_under_which_no_process_registered_breaks_be_01() -> None:
     h = bounced()
     answer(h, send(h, "UpdateMetadata", OWN + 5))
-    assert "never registered" in verdict(h, "BE-01").violations[0].message
+    (found,) = verdict(h, "BE-01").violations
+    assert stated(found, "broker", "epoch") == ("broker 1", OWN + 5)
+    assert "read_epoch" not in found.facts
 
 
 def test_a_broker_may_record_its_registration_after_the_first_request_for_it() -> None:
@@ -165,7 +168,7 @@ def test_a_replica_that_an_old_stop_replica_stops_breaks_be_03_even_if_it_is_ref
         cause=Cause(CONTROLLER, 1, request=True),
     )
     answer(h, sent, "STALE_BROKER_EPOCH")
-    assert "took orders-0 offline" in verdict(h, "BE-03").violations[0].message
+    assert stated(verdict(h, "BE-03"), "partition", "epoch") == ("orders-0", FORMER)
 
 
 def test_an_obeyed_stop_replica_of_the_former_process_breaks_be_03() -> None:
@@ -188,7 +191,7 @@ def test_an_accepted_shutdown_of_the_former_process_breaks_be_04_despite_its_kno
     h = bounced()
     declare(h, "Absent", "Active", OWN, "bounced")
     shut_down(h, FORMER, known=FORMER)
-    assert "after it had declared 20" in verdict(h, "BE-04").violations[0].message
+    assert stated(verdict(h, "BE-04"), "epoch", "other_epoch") == (FORMER, OWN)
 
 
 def test_a_shutdown_before_the_bounce_is_handled_may_be_accepted() -> None:
@@ -201,7 +204,7 @@ def test_a_stop_replica_to_a_process_that_was_not_asked_to_stop_breaks_be_04() -
     h = bounced()
     stop(h, OLD)
     send(h, "StopReplica", OWN)
-    assert "was not asked to stop" in verdict(h, "BE-04").violations[0].message
+    assert stated(verdict(h, "BE-04"), "other", "count") == (NEW, 1)
 
 
 def test_a_stop_replica_to_a_stopping_process_or_for_a_deletion_keeps_be_04() -> None:
@@ -242,9 +245,7 @@ def test_a_bounce_that_is_not_declared_breaks_be_05() -> None:
     h = bounced()
     h.after(7_000)
     declare(h, "Active", "Stopping", FORMER, "heartbeat")
-    assert "broker-1#2 had registered with broker epoch 20" in (
-        verdict(h, "BE-05").violations[0].message
-    )
+    assert stated(verdict(h, "BE-05"), "other", "epoch") == (NEW, OWN)
 
 
 @pytest.mark.parametrize("ended", [NEW, CONTROLLER])
@@ -285,7 +286,7 @@ def test_a_bounced_broker_without_partitions_breaks_be_06() -> None:
     answer(h, send(h, "UpdateMetadata", OWN))
     h.after(7_000)
     declare(h, "Active", "Stopping", OWN, "heartbeat")
-    assert "did not initialise it" in verdict(h, "BE-06").violations[0].message
+    assert stated(verdict(h, "BE-06"), "process", "other") == (CONTROLLER, NEW)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_a_broker_is_initialised_in_time_after_a_fault_between_it_and_the_contro
     h.add("harness", FaultHealed(fault_id="f", receipt=True, evidence=""))
     h.after(7_000)
     declare(h, "Active", "Stopping", OWN, "heartbeat")
-    assert "did not initialise it" in verdict(h, "BE-06").violations[0].message
+    assert stated(verdict(h, "BE-06"), "process", "other") == (CONTROLLER, NEW)
 
 
 def test_requests_for_the_former_process_do_not_initialise_the_new_one() -> None:
@@ -347,7 +348,7 @@ def test_a_first_leader_and_isr_that_lacks_a_partition_breaks_be_07() -> None:
     store(h, 0, 1)
     declare(h, "Absent", "Active", OWN, "bounced")
     answer(h, send(h, "LeaderAndIsr", OWN))
-    assert "such as orders-1" in verdict(h, "BE-07").violations[0].message
+    assert stated(verdict(h, "BE-07"), "places") == ("orders-1",)
 
 
 def test_a_first_leader_and_isr_may_lack_a_partition_made_after_the_declaration() -> None:

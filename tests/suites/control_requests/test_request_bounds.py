@@ -20,6 +20,7 @@ from tests.suites.control_requests.control_request_histories import (
     verdict,
 )
 from tests.suites.control_requests.earlier_release_histories import arrive, ask, begin, compare
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -59,7 +60,7 @@ def test_a_request_that_no_controller_has_recorded_is_the_brokers_own_word() -> 
     arrive(h, sent)
     (found,) = verdict(h, "BE-02").violations
     assert found.evidence is Evidence.SELF
-    assert "obeyed the UpdateMetadata of controller 3" in found.message
+    assert stated(found, "operation", "controller") == ("UpdateMetadata", "broker 3")
 
 
 def test_the_proof_of_be_02_is_the_registration_and_the_request() -> None:
