@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fencepost import Fact, Scope
-from fencepost.judging.verdicts import Broken
-from fencepost.testing import HistoryBuilder, Verdict, judge
+from fencepost.testing import Broken, HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     FollowingStarted,
     LeadershipStarted,

@@ -14,6 +14,7 @@ from tests.clusters.apache_kafka.stored_histories import (
     recorded,
     stores,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
@@ -40,10 +41,10 @@ def test_a_leader_that_commits_without_a_replica_before_its_record_breaks_kr_15(
     h = committed(5)
     recorded(h, 11, 1, 2, 3)
     assert violated(h) == 1
-    assert verdict(h, "RP-10").violations[0].message == (
-        "record 11 took broker 3 into the ISR of orders-0, when broker-1#1 had committed up to "
-        "offset 5, while there had stored: broker 3 up to 4"
-    )
+    found = verdict(h, "RP-10")
+    assert stated(found, "record", "joining", "partition") == (11, "broker 3", "orders-0")
+    assert stated(found, "process", "high_watermark") == ("broker-1#1", 5)
+    assert stated(found, "lacking", "ends") == (("broker 3",), (4,))
 
 
 @pytest.mark.parametrize(

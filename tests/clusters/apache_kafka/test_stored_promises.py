@@ -19,6 +19,7 @@ from tests.clusters.apache_kafka.stored_histories import (
     recorded,
     stores,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, ProcessExited
 from fencepost.plugins.manager import load
@@ -56,7 +57,7 @@ def test_what_a_member_of_the_isr_lacks_breaks_the_clause(clause: str) -> None:
     h.after(LATE_MS)
     found = verdict(h, clause)
     assert (found.verdict, found.violations[0].evidence) == (Outcome.VIOLATED, Evidence.PEER)
-    assert "broker 3 up to 1" in found.violations[0].message
+    assert stated(found, "lacking", "ends") == (("broker 3",), (1,))
 
 
 @THREE
@@ -187,9 +188,10 @@ def test_a_second_process_that_had_stored_it_until_its_end_is_named(
     stores(h, DUPLICATE, end=end)
     h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
     DID[clause](h, 1)
-    message = verdict(h.after(LATE_MS), clause).violations[0].message
-    assert "broker 2 up to 1" in message
-    assert message.endswith(f", and {DUPLICATE} up to 2 before it ended") is named
+    found = verdict(h.after(LATE_MS), clause)
+    assert stated(found, "lacking", "ends") == (("broker 2",), (1,))
+    ended = ((DUPLICATE,), (2,)) if named else ((), ())
+    assert stated(found, "ended", "ended_ends") == ended
 
 
 @THREE
@@ -280,9 +282,11 @@ def entering_by(had: int, ended_ms: int) -> Verdict:
 def test_a_second_process_by_whose_fetches_a_replica_is_to_enter_is_named(
     had: int, named: bool
 ) -> None:
-    message = entering_by(had, FETCH_WAITS_MS + 1).violations[0].message
-    assert "asked to take broker 2 into the ISR, with a high watermark at offset 5 of" in message
-    assert message.endswith(f", and {DUPLICATE} up to 5 before it ended") is named
+    found = entering_by(had, FETCH_WAITS_MS + 1)
+    assert stated(found, "joining", "high_watermark") == ("broker 2", 5)
+    assert "record" not in found.violations[0].facts
+    ended = ((DUPLICATE,), (5,)) if named else ((), ())
+    assert stated(found, "ended", "ended_ends") == ended
 
 
 @pytest.mark.parametrize(("had", "broken"), [(5, 0), (4, 1)])
@@ -328,7 +332,7 @@ def test_the_newest_high_watermark_that_is_a_fifth_of_a_second_old_counts_for_kr
     asked(h.after(now_ms), (1, 2, 3), (1, 2))
     found = verdict(h, "RP-10")
     assert (found.violated, found.exercised) == ((1, 0) if mark else (0, 1))
-    assert all(f"a high watermark at offset {mark} of" in one.message for one in found.violations)
+    assert all(stated(one, "high_watermark") == mark for one in found.violations)
 
 
 def test_what_a_leader_had_committed_in_an_earlier_term_does_not_count_for_kr_15() -> None:

@@ -37,10 +37,6 @@ def broken(h: HistoryBuilder, clause: str) -> Broken:
     return found.violations[0]
 
 
-def violation(h: HistoryBuilder, clause: str) -> str:
-    return broken(h, clause).message
-
-
 def holds(h: HistoryBuilder, clause: str) -> bool:
     return verdict(h, clause).verdict is Outcome.HOLDS
 

@@ -23,6 +23,7 @@ from fencepost import (
     Evidence,
     Excused,
     Exercised,
+    Facts,
     FaultInjected,
     Finding,
     Findings,
@@ -194,8 +195,8 @@ class ProducersAreThoseOfBatches(Rule[_Folder]):
                 for batch in state.batches
                 if batch.producer_id >= 0 <= batch.base_sequence and batch.end <= body.offset
             }
-            wrong = next(_differences(body, last), "")
-            if wrong:
+            wrong = next(_differences(body, last), None)
+            if wrong is not None:
                 differs = violated(
                     ref,
                     Evidence.SELF,
@@ -203,7 +204,7 @@ class ProducersAreThoseOfBatches(Rule[_Folder]):
                     slot=slot_scope(body.slot),
                     offset=body.offset,
                     partition=partition_of(body),
-                    wrong=wrong,
+                    **wrong,
                 )
                 found.append(differs)
             elif last:
@@ -211,17 +212,20 @@ class ProducersAreThoseOfBatches(Rule[_Folder]):
         return found
 
 
-def _differences(body: ProducersFound, last: dict[int, StoredBatch]) -> Iterator[str]:
-    """How a snapshot differs from the last batch of each producer, in words."""
+def _differences(body: ProducersFound, last: dict[int, StoredBatch]) -> Iterator[Facts]:
+    """How a snapshot differs from the last batch of each producer; `wrong` has that in words."""
     columns = (body.producer_ids, body.producer_epochs, body.last_sequences, body.last_offsets)
     known = {row[0]: row[1:] for row in zip(*columns, strict=True)}
     for producer, batch in last.items():
         sequence = (batch.base_sequence + batch.end - batch.base_offset - 1) % SEQUENCES
         stored = batch.producer_epoch, sequence, batch.end - 1
-        if producer not in known:
-            yield f"producer {producer} is unknown, which wrote offset {batch.end - 1}"
-        elif known[producer] != stored:
-            yield (
+        named = known.get(producer, ())
+        if named == stored:
+            continue
+        wrong = f"producer {producer} is unknown, which wrote offset {batch.end - 1}"
+        if named:
+            wrong = (
                 f"producer {producer} wrote last, as (epoch, sequence, offset), "
-                f"{known[producer]}, and its last batch has {stored}"
+                f"{named}, and its last batch has {stored}"
             )
+        yield {"wrong": wrong, "producer": producer, "named": named, "stored": stored}

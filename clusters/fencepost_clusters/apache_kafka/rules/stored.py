@@ -205,6 +205,7 @@ class Stored:
             lacking=tuple(map(broker_of, gone)),
             ends=tuple(end for _, end in sorted(had.items()) if end is not None),
             ended=tuple(process_scope(name) for name, end, _ in gone.values() if end >= needed),
+            ended_ends=tuple(end for _, end, _ in gone.values() if end >= needed),
         )
 
     def had_since(self, place: TopicPartition, replica: int, since_ns: int) -> int:

@@ -396,6 +396,7 @@ class KeysAreLinearizable(Rule[_Register]):
                 revision=at,
                 key=Scope("key", body.key),
                 client=process_scope(event.process),
+                refused=True,
             )
             return [broken]
         if body.action == "swap" and invoked is not None:
@@ -470,4 +471,5 @@ def _ghost(key: str, value: str, at: int, event: Cause, because: Cause) -> Viola
         revision=at,
         client=process_scope(event.process),
         other=process_scope(because.process),
+        failed=True,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from etcd_histories import ONE, THREE, TWO, broken, hears, leads, unknown, verdict, violation
+from etcd_histories import ONE, THREE, TWO, broken, hears, leads, unknown, verdict
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
@@ -12,22 +13,22 @@ def test_two_leaders_of_one_term_break_etcd_01() -> None:
     h = HistoryBuilder()
     leads(h, ONE, "a1", 2)
     leads(h, TWO, "b2", 2)
-    assert "term 2" in violation(h, "ETCD-01")
+    assert stated(broken(h, "ETCD-01"), "process", "term", "other") == (TWO, "term 2", ONE)
 
 
 def test_a_peer_that_names_another_leader_breaks_etcd_01() -> None:
     h = HistoryBuilder()
     leads(h, ONE, "a1", 2)
     hears(h, THREE, "c3", "b2", 2)
-    assert "names b2" in violation(h, "ETCD-01")
+    assert stated(broken(h, "ETCD-01"), "process", "leader") == (THREE, "b2")
 
 
 def test_two_processes_of_one_member_that_lead_a_term_break_etcd_01() -> None:
     h = HistoryBuilder()
     leads(h, ONE, "a1", 2)
-    leads(h, "etcd-1-duplicate#1", "a1", 2)
-    message = "etcd-1-duplicate#1 leads in term 2, in which etcd-1#1 leads"
-    assert violation(h, "ETCD-01") == message
+    duplicate = "etcd-1-duplicate#1"
+    leads(h, duplicate, "a1", 2)
+    assert stated(broken(h, "ETCD-01"), "process", "term", "other") == (duplicate, "term 2", ONE)
 
 
 def test_peers_that_name_two_leaders_of_one_term_break_etcd_01() -> None:
@@ -35,7 +36,9 @@ def test_peers_that_name_two_leaders_of_one_term_break_etcd_01() -> None:
     first = hears(h, TWO, "b2", "a1", 2)
     hears(h, THREE, "c3", "b2", 2)
     found = broken(h, "ETCD-01")
-    assert found.message == "etcd-3#1 names b2 as leader in term 2, in which a1 leads"
+    assert stated(found, "process", "leader", "term") == (THREE, "b2", "term 2")
+    assert stated(found, "other_leader") == "a1"
+    assert "other" not in found.facts
     assert found.because == (first.ref,)
 
 

@@ -23,8 +23,8 @@ from etcd_histories import (
     take,
     unknown,
     verdict,
-    violation,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import HARNESS, FaultHealed, FaultInjected, Stalled
 from fencepost.testing import HistoryBuilder
@@ -39,7 +39,7 @@ def test_a_key_that_outlives_its_lease_by_more_than_the_bound_breaks_etcd_04() -
     h.after(5_000)
     refused(h, B, 2, 1, 5)
     found = broken(h, "ETCD-04")
-    assert found.message == "the key of lock was there 3001 ms after its lease of 2 s ran out"
+    assert stated(found, "lock", "late_ms", "ttl_s") == ("lock", 3001, 2)
     assert found.because == (renewal.ref,)
 
 
@@ -116,7 +116,8 @@ def test_the_key_of_a_revoked_lease_breaks_etcd_04_at_once_whatever_renewals_did
         revoked = lease(h, A, 1, "revoke", ttl_s=0)
         refused(h, B, 2, 1, 5)
         found = broken(h, "ETCD-04")
-        assert found.message == "the key of lock was there after its lease had been revoked"
+        assert stated(found, "lock") == "lock"
+        assert "late_ms" not in found.facts
         assert found.because == (revoked.ref,)
 
 
@@ -143,7 +144,7 @@ def test_a_renewal_that_finds_no_lease_does_not_prove_that_its_key_is_gone() -> 
     assert idle(h, "ETCD-04")
     h.after(5_000)
     refused(h, B, 2, 1, 5)
-    assert "its lease of 2 s ran out" in violation(h, "ETCD-04")
+    assert stated(broken(h, "ETCD-04"), "ttl_s") == 2
 
 
 # ------------------------------------------------------------------------------------- elections
@@ -172,7 +173,7 @@ def test_a_member_that_hears_of_the_same_leader_again_gives_no_time() -> None:
     hears(h, THREE, "c3", "a1", 2)
     h.after(1_000)
     refused(h, B, 2, 1, 5)
-    assert "its lease of 2 s ran out" in violation(h, "ETCD-04")
+    assert stated(broken(h, "ETCD-04"), "ttl_s") == 2
 
 
 def test_a_member_that_invents_a_term_hides_no_later_election() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from etcd_histories import A, B, broken, holds, idle, refused, store, take, unknown, violation
+from etcd_histories import A, B, broken, holds, idle, refused, store, take, unknown
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.clients.locks import OLD_TOKEN
@@ -13,21 +14,21 @@ def test_a_token_that_does_not_grow_breaks_etcd_05() -> None:
     h = HistoryBuilder()
     take(h, A, 1, token=5)
     take(h, B, 2, token=4)
-    assert "with token 4, after token 5" in violation(h, "ETCD-05")
+    assert stated(broken(h, "ETCD-05"), "token", "other_token") == (4, 5)
 
 
 def test_one_token_for_two_holders_breaks_etcd_05() -> None:
     h = HistoryBuilder()
     take(h, A, 1, token=5)
     take(h, B, 2, token=5)
-    assert "as another did" in violation(h, "ETCD-05")
+    assert stated(broken(h, "ETCD-05"), "token", "other_lease") == (5, "lease 1")
 
 
 def test_a_lease_that_gets_a_smaller_token_than_before_breaks_etcd_05() -> None:
     h = HistoryBuilder()
     take(h, A, 1, token=5)
     take(h, A, 1, token=4)
-    assert "with token 4, after token 5" in violation(h, "ETCD-05")
+    assert stated(broken(h, "ETCD-05"), "token", "other_token") == (4, 5)
 
 
 def test_a_client_that_finds_its_own_key_has_the_token_already() -> None:
@@ -70,7 +71,7 @@ def test_a_write_of_an_old_holder_breaks_etcd_06_in_any_order_of_the_events() ->
         h = HistoryBuilder()
         for client, token, revision in order:
             store(h, client, token, revision)
-        assert "token 5 at revision 21, after one with token 7" in violation(h, "ETCD-06")
+        assert stated(broken(h, "ETCD-06"), "token", "revision", "other_token") == (5, 21, 7)
 
 
 def test_an_old_holder_that_wrote_before_or_was_refused_keeps_etcd_06() -> None:
@@ -132,7 +133,8 @@ def test_two_writes_at_one_revision_hide_no_third_one_and_prove_no_order() -> No
     assert idle(h, "ETCD-06")
     store(h, A, 6, 21)
     found = broken(h, "ETCD-06")
-    assert "token 6 at revision 21, after one with token 7 at revision 20" in found.message
+    assert stated(found, "token", "revision") == (6, 21)
+    assert stated(found, "other_token", "other_revision") == (7, 20)
     assert found.because == (newer.ref,)
 
 

@@ -16,8 +16,8 @@ from etcd_histories import (
     swap,
     unknown,
     verdict,
-    violation,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.rules.keys import KEPT
@@ -29,7 +29,8 @@ def test_a_state_without_a_write_at_or_after_its_revision_breaks_etcd_02() -> No
         ack = put(h, A, "a:0", 5)
         get(h, "b:0", revision, shown, "x:0" if shown else "", serializable=True)
         found = broken(h, "ETCD-02")
-        assert "a:0 was acknowledged at revision 5" in found.message
+        assert stated(found, "operation", "revision") == ("a:0", 5)
+        assert stated(found, "store_revision", "shown") == (revision, shown)
         assert found.because == (ack.ref,)
 
 
@@ -39,7 +40,8 @@ def test_an_acknowledgement_that_comes_after_such_a_read_breaks_etcd_02_too() ->
         invoke(h, A, "a:0", "put", value="a:0")
         get(h, "b:0", revision, 3, "x:0")
         complete(h, A, operation="a:0", action="put", revision=5, mod_revision=5, value="a:0")
-        assert "a:0 was acknowledged at revision 5" in violation(h, "ETCD-02")
+        acknowledged = stated(broken(h, "ETCD-02"), "operation", "revision", "shown")
+        assert acknowledged == ("a:0", 5, 3)
 
 
 def test_an_acknowledgement_may_come_after_a_read_of_its_write() -> None:
@@ -56,7 +58,8 @@ def test_two_writes_that_were_acknowledged_at_one_revision_break_etcd_02() -> No
     first = put(h, A, "a:0", 5)
     put(h, B, "b:0", 5)
     found = broken(h, "ETCD-02")
-    assert found.message == "b:0 and a:0 were both acknowledged at revision 5"
+    assert stated(found, "operation", "other_operation", "revision") == ("b:0", "a:0", 5)
+    assert "value" not in found.facts
     assert found.because == (first.ref,)
 
 
@@ -64,14 +67,14 @@ def test_another_value_at_the_revision_of_a_write_breaks_etcd_02() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
     get(h, "b:0", 9, 5, "x:0")
-    assert "'x:0'" in violation(h, "ETCD-02")
+    assert stated(broken(h, "ETCD-02"), "value") == "x:0"
 
 
 def test_a_store_that_went_back_breaks_etcd_02() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
     get(h, "b:0", 4, 3, "x:0", final=True)
-    assert "at revision 4" in violation(h, "ETCD-02")
+    assert stated(broken(h, "ETCD-02"), "store_revision") == 4
 
 
 def test_the_last_read_may_find_the_store_at_the_revision_of_the_last_write() -> None:
@@ -87,7 +90,7 @@ def test_a_revision_that_no_later_write_reaches_breaks_etcd_02_however_many_foll
     for number in range(1, KEPT + 2):
         put(h, A, f"a:{number}", number)
     get(h, "b:0", KEPT + 1, KEPT + 1, f"a:{KEPT + 1}", final=True)
-    assert "a:0 was acknowledged at revision 9999" in violation(h, "ETCD-02")
+    assert stated(broken(h, "ETCD-02"), "operation", "revision") == ("a:0", 9_999)
 
 
 def test_a_write_that_a_later_one_replaced_keeps_etcd_02() -> None:
@@ -122,7 +125,7 @@ def test_a_stale_read_breaks_etcd_03() -> None:
     newest = put(h, A, "a:1", 6)
     get(h, "b:0", 5, 5, "a:0")
     found = broken(h, "ETCD-03")
-    assert "revision 6" in found.message
+    assert stated(found, "revision", "other_revision", "other_store_revision") == (5, 6, 6)
     assert found.because == (newest.ref,)
     assert verdict(h, "ETCD-03").exercised == 0
 
@@ -132,14 +135,14 @@ def test_a_read_that_goes_back_in_the_store_or_in_the_key_breaks_etcd_03() -> No
         h = HistoryBuilder()
         get(h, "b:0", 9, 5, "a:0")
         get(h, "b:1", revision, shown, value)
-        assert "the key and 9 of the store" in violation(h, "ETCD-03")
+        assert stated(broken(h, "ETCD-03"), "other_store_revision") == 9
 
 
 def test_a_write_at_a_revision_that_was_read_before_it_began_breaks_etcd_03() -> None:
     h = HistoryBuilder()
     get(h, "b:0", 6, 5, "x:0")
     put(h, A, "a:0", 6)
-    assert "a:0 wrote r0 at revision 6" in violation(h, "ETCD-03")
+    assert stated(broken(h, "ETCD-03"), "operation", "key", "revision") == ("a:0", "r0", 6)
 
 
 def test_only_what_another_client_showed_exercises_etcd_03() -> None:
@@ -157,7 +160,7 @@ def test_a_lost_update_breaks_etcd_03() -> None:
     swap(h, A, "a:1", 5, 7, done=False)
     swap(h, B, "b:1", 5, 6)
     complete(h, A, operation="a:1", action="swap", revision=7, mod_revision=7, value="a:1")
-    assert "overwrote 'b:1'" in violation(h, "ETCD-03")
+    assert stated(broken(h, "ETCD-03"), "operation", "value") == ("a:1", "b:1")
 
 
 def test_a_write_between_a_swap_and_the_write_it_expected_breaks_etcd_03() -> None:
@@ -166,7 +169,7 @@ def test_a_write_between_a_swap_and_the_write_it_expected_breaks_etcd_03() -> No
     invoke(h, B, "b:1", "put", value="b:1")
     swap(h, A, "a:1", 5, 7)
     complete(h, B, operation="b:1", action="put", revision=6, mod_revision=6, value="b:1")
-    assert "overwrote 'b:1'" in violation(h, "ETCD-03")
+    assert stated(broken(h, "ETCD-03"), "operation", "value") == ("a:1", "b:1")
 
 
 def test_the_write_that_a_swap_expected_may_be_read_after_it() -> None:
@@ -183,7 +186,7 @@ def test_a_swap_refused_although_its_expectation_held_breaks_etcd_03() -> None:
     put(h, A, "a:0", 5)
     swap(h, B, "b:0", 5, 6, done=False)
     refuse_swap(h, B, "b:0", 5, "a:0")
-    assert "was refused" in violation(h, "ETCD-03")
+    assert stated(broken(h, "ETCD-03"), "operation", "refused") == ("b:0", True)
 
 
 def test_a_swap_that_found_another_write_is_refused_in_keeping_with_etcd_03() -> None:
@@ -204,9 +207,7 @@ def test_the_value_of_a_swap_that_was_refused_breaks_etcd_03_whenever_it_is_read
         refuse_swap(h, A, "a:1", 5, "a:0")
         if not late:
             get(h, "b:0", 6, 6, "a:1", serializable=True)
-        assert "held 'a:1' at revision 6, the value of a write that failed" in violation(
-            h, "ETCD-03"
-        )
+        assert stated(broken(h, "ETCD-03"), "value", "revision", "failed") == ("a:1", 6, True)
 
 
 def test_a_write_that_takes_effect_twice_breaks_etcd_03() -> None:
@@ -215,7 +216,8 @@ def test_a_write_that_takes_effect_twice_breaks_etcd_03() -> None:
     put(h, B, "b:0", 6)
     get(h, "b:1", 7, 7, "a:0")
     found = broken(h, "ETCD-03")
-    assert found.message == "r0 held 'a:0' at revisions 5 and 7, of one write"
+    assert stated(found, "key", "value") == ("r0", "a:0")
+    assert stated(found, "revision", "other_revision") == (5, 7)
     assert found.because == (first.ref,)
 
 
@@ -228,7 +230,7 @@ def test_the_value_of_a_write_that_failed_breaks_etcd_03_whenever_it_is_read() -
         complete(h, A, "a:0", "put", -1, outcome="failed", error="etcdserver: too many requests")
         if not late:
             get(h, "b:0", 5, 5, "a:0")
-        assert "a write that failed" in violation(h, "ETCD-03")
+        assert stated(broken(h, "ETCD-03"), "failed") is True
 
 
 def test_concurrent_operations_and_serializable_reads_keep_etcd_03() -> None:
