@@ -13,6 +13,7 @@ from fencepost import (
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    process_scope,
 )
 from fencepost.judging.verdicts import Verdict
 from fencepost.testing import HistoryBuilder, Outcome, judge
@@ -62,8 +63,8 @@ def test_a_crash_breaks_it_and_is_said_in_the_node_s_words() -> None:
     found = verdict(built)
     assert found.verdict is Outcome.VIOLATED
     (broken,) = found.violations
-    assert broken.facts["said"] == "out of ideas"
-    assert broken.message == f"{NODE} ended by itself with exit code 1, and last said: out of ideas"
+    assert broken.facts["process"] == process_scope(NODE)
+    assert (broken.facts["exit_code"], broken.facts["said"]) == (1, "out of ideas")
 
 
 def test_an_end_that_the_run_caused_exercises_it() -> None:

@@ -106,7 +106,7 @@ def test_a_write_at_the_very_time_of_the_death_may_have_been_answered_before_it(
     assert writable(story).exercised == 0
 
 
-def test_the_time_of_a_majority_is_what_the_message_says() -> None:
+def test_the_time_of_a_majority_is_stated() -> None:
     story = stuck(Story(), 10_000)
     story.fault("pause-2", "broker-2#1")
     story.heal("pause-2")
