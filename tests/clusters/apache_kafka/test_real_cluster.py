@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.suites.partition_histories import stated
 
 from fencepost import Condition, EnvironmentFailed, Inconclusive
 from fencepost.history.run_end import DISKS
@@ -103,7 +104,7 @@ def test_a_killed_leader_is_fenced_and_nothing_acknowledged_is_lost(
     supply(Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds), folder)
     judgement, _ = judge_folder(folder, plugins.promises)
     (broken,) = judgement.verdicts["RP-05"].violations
-    assert broken.message.startswith("the disk of broker-2 has orders-0 up to offset ")
+    assert stated(broken, "slot", "broker", "partition") == ("broker-2", "broker 2", "orders-0")
 
 
 def lose_last_batch(log: Path) -> None:
