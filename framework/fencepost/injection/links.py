@@ -18,7 +18,15 @@ from typing import Any, final
 import msgspec
 
 from fencepost.injection.probes import End
-from fencepost.injection.toxics import DOWNSTREAM, HOLD, UPSTREAM, Toxic, hold_attributes, toxics
+from fencepost.injection.toxics import (
+    CUT,
+    DOWNSTREAM,
+    HOLD,
+    UPSTREAM,
+    Toxic,
+    hold_attributes,
+    toxics,
+)
 from fencepost.injection.toxiproxies import Hung, Toxiproxies
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.faults.hold import Hold, HoldCounts, check_hold
@@ -313,7 +321,7 @@ class Links:
             self._ask(server, "delete", f"{path}/{toxic.name}")
             self._applied[link] -= {toxic}
         for toxic in sorted(want - self._applied[link]):
-            self._ask(server, "post", path, _described(toxic))
+            self._ask(server, "post", path, _described(toxic, link))
             self._applied[link] |= {toxic}
 
     def _named(self, slot: Slot) -> _Server:
@@ -362,7 +370,7 @@ class Links:
     def _described(self, link: Link) -> Sequence[Mapping[str, Any]]:
         """Every toxic that the link's proxy should have."""
         held = [self._hold_toxic(link)] if self._is_framed(link) else []
-        return [*held, *map(_described, toxics(self._wanted[link]))]
+        return [*held, *(_described(toxic, link) for toxic in toxics(self._wanted[link]))]
 
     def _rebuild(self, hung: _Server) -> _Server:
         """Kills a server and starts one in its place, with every link in its desired state."""
@@ -398,8 +406,11 @@ def _path(link: Link) -> str:
     return f"/proxies/{_name(link)}"
 
 
-def _described(toxic: Toxic) -> Mapping[str, Any]:
-    return _toxic(toxic.name, toxic.kind, toxic.stream, dict(toxic.attributes))
+def _described(toxic: Toxic, link: Link) -> Mapping[str, Any]:
+    attributes: dict[str, object] = dict(toxic.attributes)
+    if toxic.kind == CUT:
+        attributes["link"] = _name(link)
+    return _toxic(toxic.name, toxic.kind, toxic.stream, attributes)
 
 
 def _toxic(
@@ -411,7 +422,7 @@ def _toxic(
 
 
 def _read_toxic(shown: Mapping[str, Any]) -> str:
-    """A toxic in words, such as `timeout upstream timeout=0`."""
+    """A toxic in words, such as `bandwidth upstream rate=5`."""
     attributes = [
         f"{name}={value}" for name, value in sorted(shown["attributes"].items()) if name != "counts"
     ]

@@ -18,10 +18,11 @@ from fencepost.model.runtime import LinkState
 UPSTREAM = "upstream"
 DOWNSTREAM = "downstream"
 
+CUT = "cut"
+"""The kind of our own toxic for cuts (`toxiproxy/cut`). The stock `timeout` passes the end of a
+connection on, which a node notices at once, where a cut is silence."""
 _LEAST = {
-    # 0 is the only timeout that is sent, and means for ever: any other closes the connection after
-    # that many milliseconds, which a node notices at once, where a cut is silence.
-    "timeout": {"timeout": 0},
+    CUT: {},
     "latency": {"latency": 0, "jitter": 0},
     "bandwidth": {"rate": 1},
 }
@@ -100,8 +101,8 @@ def hold_attributes(what: Hold | None, upstream: str) -> Mapping[str, object]:
 def toxics(state: LinkState) -> frozenset[Toxic]:
     """The toxics of a link in this state; raises UsageError for a state that makes no sense.
 
-    A cut is a `timeout` toxic of 0: data that is sent is dropped, connecting still succeeds, and
-    healing closes every connection that met the cut. Delays and the rate apply to each direction.
+    A cut drops what is sent, the end of a connection too; connecting still succeeds, and healing
+    closes every connection that met the cut. Delays and the rate apply to each direction.
     """
     if state.rate_kb < 0:
         raise UsageError(f"rate_kb is kilobytes a second, or 0 for no limit, not {state.rate_kb}")
@@ -113,5 +114,5 @@ def toxics(state: LinkState) -> frozenset[Toxic]:
         if state.rate_kb:
             wanted.add(Toxic("bandwidth", stream, (("rate", state.rate_kb),)))
         if cut:
-            wanted.add(Toxic("timeout", stream, (("timeout", 0),)))
+            wanted.add(Toxic(CUT, stream, ()))
     return frozenset(wanted)

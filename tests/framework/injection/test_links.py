@@ -185,9 +185,9 @@ def test_a_program_of_another_kind_has_no_known_version(tmp_path: Path) -> None:
 def test_changes_made_behind_our_back_are_found(bench: Bench) -> None:
     links = bench.links()
     links.apply({ONE_TWO: CUT})
-    bench.api(SLOTS[0], "DELETE", "/proxies/broker-2.9092/toxics/timeout-upstream")
+    bench.api(SLOTS[0], "DELETE", "/proxies/broker-2.9092/toxics/cut-upstream")
     (found,) = links.differences(LAYOUT.links)
-    assert found == "broker-1 -> broker-2 has ['timeout downstream timeout=0']"
+    assert found == "broker-1 -> broker-2 has ['cut downstream link=broker-2.9092']"
     bench.api(SLOTS[0], "POST", "/proxies/broker-3.9092", {"enabled": False})
     assert len(links.differences(LAYOUT.links)) == 2
     bench.api(SLOTS[0], "DELETE", "/proxies/broker-2.9092")
@@ -205,7 +205,7 @@ def test_changes_made_behind_our_back_are_found(bench: Bench) -> None:
 
 def test_a_refused_request_gives_the_servers_reason(bench: Bench) -> None:
     links = bench.links()
-    toxic = {"name": "timeout-upstream", "type": "timeout", "stream": "upstream"}
+    toxic = {"name": "cut-upstream", "type": "cut", "stream": "upstream"}
     bench.api(SLOTS[0], "POST", "/proxies/broker-2.9092/toxics", toxic)
     with pytest.raises(EnvironmentFailed, match=r"toxiproxy of broker-1 refused.*already exists"):
         links.apply({ONE_TWO: CUT})

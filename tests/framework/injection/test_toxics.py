@@ -20,7 +20,7 @@ def test_a_healthy_link_has_no_toxic() -> None:
     ],
 )
 def test_a_cut_is_a_timeout_toxic_of_zero_in_its_direction(state: LinkState, stream: str) -> None:
-    assert toxics(state) == {Toxic("timeout", stream, (("timeout", 0),))}
+    assert toxics(state) == {Toxic("cut", stream, ())}
 
 
 def test_delay_and_rate_hold_each_way_with_every_attribute_named() -> None:
@@ -51,7 +51,7 @@ def test_negative_delays_and_rates_are_refused(state: LinkState) -> None:
         ("reset_peer", "upstream", (("timeout", 0),), "no toxic 'reset_peer'"),
         ("latency", "upstream", (("latnecy", 5), ("jitter", 0)), "exactly latency, jitter"),
         ("latency", "upstream", (("latency", 5),), "exactly latency, jitter"),
-        ("timeout", "downstraem", (("timeout", 0),), "not 'downstraem'"),
+        ("cut", "downstraem", (), "not 'downstraem'"),
         ("bandwidth", "upstream", (("rate", 0),), "from 1"),  # 0 blocks the server's API for 10 s
         ("latency", "upstream", (("latency", 1.5), ("jitter", 0)), "whole number"),
         ("latency", "upstream", (("latency", True), ("jitter", 0)), "whole number"),

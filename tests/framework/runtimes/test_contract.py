@@ -274,6 +274,21 @@ def test_a_cut_both_ways_silences_both_and_breaks_their_connections_when_it_is_l
     talk(pair)
 
 
+def test_the_end_of_a_process_does_not_pass_a_cut(pair: Runtime) -> None:
+    """A node that was cut off learned within milliseconds that the others had left it."""
+    assert pair.apply_cut(BOTH).true
+    process = pair.living(slot(pair, "broker-2"))
+    assert process is not None
+    pair.signal(process, Signal.KILL)
+    assert advance(pair, Condition("its end", lambda view: process.name not in view.alive))
+    assert is_silent(pair, "echo.closed", "broker-1")
+    closed = more("echo.closed", "broker-1", pair.view)
+    pair.start(slot(pair, "broker-2"))
+    pair.lift_cut(BOTH)
+    assert advance(pair, closed)
+    talk(pair)
+
+
 def test_cuts_accumulate_and_each_is_lifted_by_itself(pair: Runtime) -> None:
     assert pair.apply_cut(THERE).true
     assert pair.apply_cut(BOTH).true

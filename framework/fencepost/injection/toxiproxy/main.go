@@ -1,4 +1,4 @@
-// A toxiproxy server with the toxic `hold`, whose API is on a Unix socket.
+// A toxiproxy server with the toxics `cut` and `hold`, whose API is on a Unix socket.
 //
 // The stock server's API is on TCP, without authentication: any user of the machine could change the
 // links of a run. This socket belongs to its user alone. Proxies listen as they do in the stock
@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	_ "fencepost/toxiproxy/cut"
 	_ "fencepost/toxiproxy/hold"
 
 	"github.com/Shopify/toxiproxy/v2"
