@@ -1,7 +1,7 @@
 """The network of a simulated run: connections that delay, drop, break, and are cut.
 
 On one connection messages arrive in their order; between two connections nothing is ordered. A cut
-drops messages that would arrive, as toxiproxy's `timeout` toxic does. When it is lifted, the
+drops messages that would arrive, as the toxic `cut` does. When it is lifted, the
 connections that it crossed break. A message counts as a kilobyte, unless its sender gives its size.
 It does not imitate half-closed connections, full buffers or bytes that are split.
 
@@ -195,7 +195,7 @@ class SimulatedNetwork:
         # The process that is there now, which may not be the one that was there when it was
         # dialled.
         target = self._living(one.link.target)
-        # A cut does not reach here: through toxiproxy's `timeout`, too, connecting succeeds and
+        # A cut does not reach here: through our toxiproxy, too, connecting succeeds and
         # only data is dropped.
         if target is None or not target.listens(port):
             one.open = False
