@@ -213,12 +213,12 @@ def choose(
     take(because, STEPS)
     turning = _Turning.of(because, [e for e in others if _turns(e, subjects)], before, nodes)
     # Then what moved the authority the first time, what a later holder lacks, the newest turns, and
-    # what moved it next.
+    # what moved the last of them.
     moved = turning.moved()
     take(moved[:1], 1)
     take(turning.lacking(), 2)
     take(reversed(turning.turns), 2)
-    take(moved[1:], 1)
+    take(moved[:0:-1], 1)
     # Then faults that only strike near: the newest that acts still, or else the newest of all.
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
@@ -234,6 +234,12 @@ def choose(
     return sorted(chosen.values(), key=lambda event: (began_ns(event), event.node_seq))
 
 
+SHORTLY_NS = 15_000_000_000
+"""How long before a turn a fault counts that may have moved it: a failure detector needs time."""
+ANEW_NS = 1_000_000_000
+"""How long a process that was struck needs at least to be heard of again."""
+_FROM_ALL = 10
+"""From how many a process is parted that is struck itself: more than most clusters have."""
 _STRUCK = 2
 """How many faults are shown that struck a process of the violation's own slots, and how often a
 process is shown to have run that a fault had stopped."""
@@ -292,29 +298,26 @@ class _Turning:
 
     def moved(self) -> list[Event]:
         """For each turn, the fault that moved it, if one did: of those that acted upon the holder
-        before it, the one that took most, and of these the newest; if none acted as the turn came,
-        the newest that had struck that holder since it was one: a server that was killed may be
-        deposed though it is back."""
+        before it, the one that took most from it shortly before the turn; if none did, the newest
+        that had struck that holder since it was one: a server that was killed may be deposed
+        though it is back."""
         found = []
         # Each turn with the holder before it, so the last holder is in no pair.
         for turn, held, gained_ns in zip(self.turns, self.holders, self.gained_ns, strict=False):
-            acting = [
-                # The key of the choice: a fault that acted as the turn came before one that was
-                # over; then the one that took most; then the newest.
-                (turn.at_ns <= _ended_ns(fault), *_takes(fault, held), fault.began_ns, event)
+            before = [
+                (_took(fault, held, turn.at_ns), fault.began_ns, event)
                 for event, fault in self.faults
                 if fault.began_ns <= turn.at_ns
                 and any(_takes(fault, held))
                 and (
-                    turn.at_ns <= _ended_ns(fault)
-                    # A fault that is over counts only if it acted upon the holder itself, since
-                    # that was one: a holder that was killed may be deposed for it though it is
-                    # back.
+                    turn.at_ns - _ended_ns(fault) <= SHORTLY_NS
+                    # A fault that was over long ago counts only if it acted upon the holder itself,
+                    # since that was one.
                     or (gained_ns <= fault.began_ns and not fault.directions)
                 )
             ]
-            if acting:
-                found.append(max(acting, key=lambda one: one[:-1])[-1])
+            if before:
+                found.append(max(before, key=lambda one: one[:-1])[-1])
         return found
 
     def lacking(self) -> list[Event]:
@@ -365,6 +368,17 @@ def _takes(fault: Excuse, slots: frozenset[str]) -> tuple[bool, int]:
     if not fault.directions:
         return not slots.isdisjoint(fault.slots), 0
     return False, len({frozenset(p) for p in fault.directions if not slots.isdisjoint(p)})
+
+
+def _took(fault: Excuse, held: frozenset[str], turn_ns: int) -> float:
+    """How much a fault took from a holder shortly before a turn: of how many it parted it, times
+    for how long. What is reported of a turn may come a second late, when a fault of another node
+    has just begun; and whoever decides decides by what it did not hear before."""
+    since_ns, until_ns = max(fault.began_ns, turn_ns - SHORTLY_NS), min(_ended_ns(fault), turn_ns)
+    upon, parted = _takes(fault, held)
+    long_ns = max(0, until_ns - since_ns)
+    # A holder that is struck itself hears from nobody, and has to find its peers again.
+    return _FROM_ALL * max(long_ns, ANEW_NS) if upon and until_ns > since_ns else parted * long_ns
 
 
 def _ended_ns(fault: Excuse) -> float:

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import final
 
-from fencepost import OWN, Change, Event, Facts
+from fencepost import OWN, Change, Event, Facts, slot_of
 from fencepost.reporting import AuthorityRow, Effect, changes_authority, has_concerns, scopes_of
 from fencepost_reports.one_run.history import Placed
 from fencepost_reports.one_run.tables import CandidateRow
@@ -274,7 +274,8 @@ class Causes:
             kind, _, name = scope.partition(" ")
             if kind == "process" and name in self._nodes:
                 processes.add(name)
-        processes |= failed.names & self._nodes.keys()
+        # By its own name, or by its slot: a server of which only clients report.
+        processes |= {one for one in self._nodes if {one, slot_of(one)} & failed.names}
         nodes = {node for process in processes for node in self._nodes[process]}
         if failed.reads is None:
             nodes |= self._holders(failed)

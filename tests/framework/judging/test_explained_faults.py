@@ -252,6 +252,38 @@ def test_of_several_faults_the_one_that_took_most_from_the_holder_moved_the_auth
     assert shown(why(h, read, taken).lines())[0] == "isolate-1"
 
 
+def test_a_fault_that_begins_right_before_a_late_report_moved_nothing() -> None:
+    """The failover had begun when the master was not heard for 2 s; a watcher tells of it a second
+    later, 3 ms after a sentinel was isolated."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("redis-1#1", Appended(7))
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.after(2_000)
+    heal(h, "isolate-1")
+    h.after(1_500)
+    isolates(h, "isolate-3", "sentinel-3", ("redis-1", "redis-2", "redis-3"))
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines())[0] == "isolate-1"
+
+
+def test_what_moved_the_last_turn_is_shown_and_not_what_moved_one_between() -> None:
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("redis-1#1", Appended(7))
+    for number, holder in enumerate((2, 3, 1), 1):
+        held = "redis-1#1" if number == 1 else f"redis-{number}#1"
+        strike(h, f"pause-{number}", held)
+        h.after(3_000).add("sentinel-1#1", Promoted(f"redis {holder}", number))
+        heal(h, f"pause-{number}")
+        h.after(60_000)
+    read = h.add("clients/reader-1#1", Missed())
+    found = shown(why(h, read, taken).lines())
+    assert {"pause-1", "pause-3"} <= set(found)
+    assert "pause-2" not in found
+
+
 def test_a_fault_is_shown_at_the_time_when_it_began() -> None:
     """Its event is written once it was measured; what was lost because of it came before that."""
     h = HistoryBuilder()
