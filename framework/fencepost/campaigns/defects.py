@@ -198,6 +198,9 @@ class Searcher:
         if not isinstance(self.system, HasDefects):
             raise UsageError(f"{self.system.name} has no defects to switch on")
         defects = self.system.defects()
+        for defect in defects:
+            for clause in defect.breaks:
+                self.plugins.clause(clause, self.system.plane)
         names = [defect.name for defect in defects]
         for name in only:
             if name not in names:

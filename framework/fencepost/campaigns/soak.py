@@ -75,6 +75,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
 
     seed: int
     run: str
+    release: str = ""
+    """The system with its version, for people; empty if it did not start."""
     verdicts: Mapping[str, Outcome] = {}
     """Of each clause that applies to the system."""
     violated: Mapping[str, str] = {}
@@ -269,6 +271,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
     return SoakRun(
         seed=seed,
         run=path,
+        release=conducted.folder.info().release,
         verdicts={
             c: one.verdict
             for c, one in verdicts.items()
@@ -413,7 +416,8 @@ def _heading(soaked: Soaked, wanted: Soak, took_s: float) -> str:
     planned = round(len(runs) * wanted.span_ms / 60_000, 1)
     # A schedule may last longer than planned, since its last fault heals; only a shorter one lacks.
     span = f"{drawn} of {planned}" if drawn < planned else f"{drawn}"
-    name = f"{endings.counted(len(runs), 'run')} of {wanted.spec.system.name}"
+    release = next((run.release for run in runs if run.release), wanted.spec.system.name)
+    name = f"{endings.counted(len(runs), 'run')} of {release}"
     faults = endings.counted(sum(run.faults for run in runs), "fault")
     operations = endings.counted(sum(run.operations for run in runs), "operation")
     return (

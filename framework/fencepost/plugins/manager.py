@@ -252,22 +252,34 @@ def _misfits(offers: Sequence[Offer]) -> Mapping[str, str]:
     """plugin -> why its offer does not fit to those of all plugins."""
     clauses = {name for offer in offers for name in offer.clauses}
     workloads = {name for offer in offers for name in offer.workloads}
+    systems = {name for offer in offers for name in offer.systems}
     # Against the offers of all plugins that are still there: a plugin may refer to what another one
     # offers.
-    found = {offer.plugin: _misfit(offer, clauses, workloads) for offer in offers}
+    found = {offer.plugin: _misfit(offer, clauses, workloads, systems) for offer in offers}
     return {plugin: why for plugin, why in found.items() if why}
 
 
-def _misfit(offer: Offer, clauses: Collection[str], workloads: Collection[str]) -> str:
+def _misfit(
+    offer: Offer, clauses: Collection[str], workloads: Collection[str], systems: Collection[str]
+) -> str:
     """The first thing that this offer refers to and that no plugin offers, with the remedy."""
     judged = ((rule.clause, f"the rule {type(rule).__name__} judges") for rule in offer.rules)
     marked = ((m.clause, "an Applicability is about") for m in offer.applicability.values())
-    for clause, what in (*judged, *marked):
+    # A finding that explains nothing would leave what is known new, without a word.
+    findings = offer.known_findings.values()
+    known = ((one, f"the finding {it.id} explains") for it in findings for one in it.clauses)
+    for clause, what in (*judged, *marked, *known):
         if clause not in clauses:
             near = no_such("clause", clause, _related(clause, clauses, offer.clauses))
             return (
                 f"{what} a clause that no plugin offers: offer it by the hook fencepost_clauses, "
                 f"or correct its name ({near})"
+            )
+    for finding in findings:
+        if finding.system not in systems:
+            return (
+                f"the finding {finding.id} is of a system that no plugin offers: correct its "
+                f"`system` ({no_such('system', finding.system, systems)})"
             )
     for system in offer.systems.values():
         if system.workload not in workloads:

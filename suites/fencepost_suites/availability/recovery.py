@@ -343,6 +343,8 @@ class RecoversInTime(Rule[_Healing]):
     def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
         if state.late:
             return  # committed metadata has shown it
+        if state.bounds is None:
+            return  # a system of which no bounds are stated has no brokers that this is about
         lack = state.lacks()
         missing = [*body.missing, lack.words] if lack.because else body.missing
         broken = violated(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from fencepost.campaigns import soak as soaks
@@ -39,6 +40,11 @@ def test_faults_that_were_wanted_and_never_injected_leave_a_soak_undecided() -> 
     assert Soaked(with_faults=True, runs=[*quiet, run_of(3, 1)]).exit_code() == EXIT_CLEAN
     troubled = [run_of(1, 0, "its disk was full")]
     assert Soaked(with_faults=True, runs=troubled).exit_code() == EXIT_INCONCLUSIVE
+
+
+def test_a_soak_names_the_version_of_what_it_struck() -> None:
+    of = structs.replace(run_of(1, 3), release="redis/sentinel 7.0.15")
+    assert ended(of)[0].startswith("1 run of redis/sentinel 7.0.15 (seed 1)")
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,10 @@ from fencepost import (
     Event,
     FaultFactory,
     Findings,
+    KnownFinding,
     Promise,
     Rule,
+    Seen,
     UsageError,
     Workload,
     hookimpl,
@@ -112,6 +114,22 @@ def system(*without: str, **beside: object) -> SimpleNamespace:
     """A system without these members of `System`, and with others."""
     members = {name: value for name, value in SYSTEM.items() if name not in without}
     return SimpleNamespace(**members, **beside)
+
+
+SWITCHES = {"switches": Workload(("-m", "switches"))}
+
+
+def finding(clauses: tuple[str, ...] = ()) -> KnownFinding:
+    return KnownFinding(
+        id="sneezes",
+        system="acme/lamp",
+        clauses=clauses,
+        caused=lambda scene: True,
+        says="It sneezes.",
+        seen=(Seen(version="", runs=1, of=2),),
+        schedule="",
+        history="",
+    )
 
 
 CLAUSE = Clause("NOSE-1", "nose", (), "It is clear.")
@@ -228,6 +246,17 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
             "an Applicability is about a clause that no plugin offers: offer it by the hook "
             "fencepost_clauses, or correct its name (no clause named 'NOSE-2'; did you mean "
             "'NOSE-1'?)",
+        ),
+        (
+            plugin(clauses=[CLAUSE], known_findings=[finding(clauses=("NOSE-2",))]),
+            "the finding sneezes explains a clause that no plugin offers: offer it by the hook "
+            "fencepost_clauses, or correct its name (no clause named 'NOSE-2'; did you mean "
+            "'NOSE-1'?)",
+        ),
+        (
+            plugin(systems=[system()], workloads=SWITCHES, known_findings=[finding()]),
+            "the finding sneezes is of a system that no plugin offers: correct its `system` (no "
+            "system named 'acme/lamp'; did you mean 'acme/lamps'?)",
         ),
         (plugin(systems=[system(), system()]), "it gives one system name twice: rename one"),
         (plugin(faults={"not a name": make_fault}), "'not a name'"),

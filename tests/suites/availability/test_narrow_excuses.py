@@ -14,7 +14,7 @@ from tests.suites.availability.availability_histories import (
     writable,
 )
 
-from fencepost import ClientFailed, FaultInjected, NodeStarted, ProcessSpawned
+from fencepost import ClientFailed, ClusterRecovered, FaultInjected, NodeStarted, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import BoundsStated, ControllerElected
 
@@ -243,6 +243,13 @@ def test_a_cluster_that_had_not_noticed_its_cut_when_that_healed_was_not_whole()
     story.after(MINUTES).partition(1, (1, 3))
     story.phase("end")
     assert recovered(story).verdict is Outcome.VIOLATED
+
+
+def test_a_system_without_bounds_is_not_judged_by_what_brokers_promise() -> None:
+    story = Story(stated=False)
+    body = ClusterRecovered(recovered=False, took_ms=9, bound_ms=9, missing=("no master",))
+    story.h.add(HARNESS, body)
+    assert recovered(story).verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_cluster_that_was_whole_for_a_moment_is_not_whole_again() -> None:
