@@ -20,6 +20,7 @@ from fencepost import (
     Finding,
     Findings,
     NodeStarted,
+    PhaseStarted,
     ProcessExited,
     Rule,
     RunEnd,
@@ -199,6 +200,8 @@ class _Replicas:
     """process -> when it began."""
     newest: dict[str, str] = field(default_factory=dict)
     exited: set[str] = field(default_factory=set)
+    over_ns: int | None = None
+    """When the harness began to end all processes; None: not yet."""
     active: set[str] = field(default_factory=set)
     """The processes that are active in the cluster. If none ever says that it is, all are taken to
     be: then the system prints no such events."""
@@ -251,6 +254,7 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
         ProcessExited,
         SnapshotLoaded,
         FaultInjected,
+        PhaseStarted,
     )
     def _changed(self, state: _Replicas, event: Event, body: Struct) -> Findings:
         """A topic or a process changes, or a replica is removed."""
@@ -261,7 +265,10 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
             case NodeStarted():
                 state.since[event.process] = event.at_ns
                 state.newest[slot] = event.process
-            case ProcessExited():
+            # From there on the harness ends all processes, which took back what each of them owed.
+            case PhaseStarted(phase="end"):
+                state.over_ns = event.at_ns
+            case ProcessExited() if state.over_ns is None:
                 state.exited.add(body.ended)
             case SnapshotLoaded():
                 state.replaying.add(event.process)
@@ -383,7 +390,8 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
                 partition=partition_at(name, partition),
                 topic=topic_of(name),
             )
-            if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
+            over_ns = end.ended_at_ns if state.over_ns is None else state.over_ns
+            if over_ns - at_ns > DONE_WITHIN_NS:
                 found.append(broken)
             else:
                 found.append(Undecided(broken.message, ref))
