@@ -10,12 +10,15 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     NOTHING,
     Cause,
     Deadline,
     Event,
     Evidence,
+    Excused,
+    Excuses,
     Exercised,
     Findings,
     ProcessExited,
@@ -37,7 +40,7 @@ from fencepost_kafka import (
 )
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
-from fencepost_suites.heartbeats.without_servers import SERVER_KINDS, Away
+from fencepost_suites.heartbeats.without_servers import ROLE, SERVER_KINDS, Away
 
 TARGETS = {2: "Active", 3: "Stopping"}
 STATE_NONE = 0
@@ -118,8 +121,10 @@ class _Silences:
     """(controller process, broker) -> when its last heartbeat was answered, and when it was
     sent."""
     away: Away = field(default_factory=Away)
-    suspects: list[tuple[int, Deadline]] = field(default_factory=list)
-    """A broker, and why the controller was late to declare it inactive."""
+    faults: Excuses = field(default_factory=Excuses)
+    suspects: list[tuple[int, Deadline, str]] = field(default_factory=list)
+    """A broker, why the controller was late to declare it inactive, and the fault upon its way to
+    ZooKeeper then; empty if there was none."""
 
     def silent_ns(self, event: Event, broker: int, heard_ns: int) -> int:
         """For how long a broker may have been silent: an answer may wait for ZooKeeper, but the
@@ -139,7 +144,9 @@ class SilentBecomesInactive(Rule[_Silences]):
     and so does one that waits for ZooKeeper: a heartbeat counts from when it was sent once it is
     answered. A controller that loses its session may have been without ZooKeeper for the session
     timeout, and could store nothing: its successor has to make a declaration that fell due then. A
-    declaration that was late while ZooKeeper answered nothing is undecided."""
+    declaration that was late while ZooKeeper answered nothing is undecided; one while a fault acted
+    upon the controller's way to ZooKeeper is excused: over a slow link it stored one thing after
+    the other, and a silent broker came last."""
 
     clause = "HB-09"
     state = _Silences
@@ -147,6 +154,7 @@ class SilentBecomesInactive(Rule[_Silences]):
     @on(
         *TERM_KINDS,
         *SERVER_KINDS,
+        *FAULT_KINDS,
         BrokerRegistered,
         MetadataHeartbeatSent,
         MetadataHeartbeatAnswered,
@@ -155,6 +163,7 @@ class SilentBecomesInactive(Rule[_Silences]):
     def step(self, state: _Silences, event: Event, body: Struct) -> Findings:
         # Before the event is applied: it may end the term in which something was due.
         self._ended(state, event)
+        state.faults.take(event)
         state.heartbeats.take(event)
         state.away.take(event)
         before = state.terms.now.get(event.process)
@@ -255,20 +264,28 @@ class SilentBecomesInactive(Rule[_Silences]):
             bound_ns=term.timeout_ns,
             due_ns=due_ns,
         )
-        state.suspects.append((broker, late))
+        # Only while a fault acted upon that way as the declaration was due.
+        way = [
+            f"{fault.fault_id} acted upon the link of {process} and {server}"
+            for fault in state.faults.since(due_ns)
+            if fault.began_ns <= at_ns
+            if (server := fault.parts(process, lambda slot: slot.startswith(ROLE)))
+        ]
+        state.suspects.append((broker, late, way[0] if way else ""))
 
     def end(self, state: _Silences, end: RunEnd) -> Findings:
         for process, term in state.terms.now.items():
             for broker in term.brokers:
                 self._overdue(state, process, broker, end.ended_at_ns)
         late = [
-            one
-            for broker, one in state.suspects
+            (one, way)
+            for broker, one, way in state.suspects
             # Answers may be recorded later than the suspicion: the controller waited for ZooKeeper,
             # and had heard the broker all the time.
             if not _was_heard(one, state.delivered.get((one.actors[0], broker), ()))
         ]
-        return judged(late, state.away.told(end))
+        excused = [Excused(d.violated.at, f"{d.violated.message}; {way}") for d, way in late if way]
+        return (*excused, *judged([one for one, way in late if not way], state.away.told(end)))
 
 
 def _latest_ns(timeout_ns: int) -> int:

@@ -148,6 +148,24 @@ def test_a_declaration_that_was_late_without_zookeeper_is_undecided() -> None:
     assert judged_as("HB-09", *early) is VIOLATED
 
 
+@pytest.mark.parametrize(("server", "found"), [("zookeeper-1", NOT_EXERCISED), ("x-1", VIOLATED)])
+def test_a_declaration_that_was_late_over_a_slow_way_to_zookeeper_is_excused(
+    server: str, found: Outcome
+) -> None:
+    def slowed(h: HistoryBuilder) -> None:
+        body = FaultInjected(
+            fault_id="slow_link-1",
+            fault="slow_link",
+            targets=("broker-1", server),
+            receipt=True,
+            evidence="it took 300 ms",
+            directions=(f"broker-1 -> {server}", f"{server} -> broker-1"),
+        )
+        h.add("harness", body)
+
+    assert judged_as("HB-09", long_term, answered, slowed, wait(20_000), lost_session) is found
+
+
 def test_a_controller_that_names_heartbeats_of_a_dead_broker_breaks_hb_09() -> None:
     answers = steps(wait(1000), answered)
     history = (term_began, sent, answered, killed, *[answers] * 10)
