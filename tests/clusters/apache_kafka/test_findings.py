@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +29,7 @@ from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
     ConsumerPositioned,
+    FollowingStarted,
     HeartbeatRefused,
     LogAppended,
     LogTruncated,
@@ -118,6 +120,41 @@ def test_the_same_violations_are_new_without_one_point_of_the_cause(
             known.append(name)
     assert known == []
     assert any("too long ago" in name for name in names)
+
+
+def of_id(name: str) -> KnownFinding:
+    return next(one for one in known_findings() if one.id == name)
+
+
+def test_what_the_holder_of_an_id_fetched_itself_does_not_make_it_the_refused_processs_doing(
+    judged: Judged,
+) -> None:
+    """Both are targets of the fault that doubled the id."""
+    finding = of_id("refused-duplicate-follows")
+    judgement, events = judged(finding)
+
+    def by_holder(event: Event) -> Event:
+        if isinstance(event.body, FollowingStarted | LogAppended):
+            return structs.replace(event, process=event.process.replace("-duplicate", ""))
+        return event
+
+    moved = [by_holder(event) for event in events]
+    assert moved != events
+    assert {"RP-06", "RP-13"} <= set(attributed(judgement, [finding], moved).broken)
+
+
+def test_what_a_leader_of_a_later_epoch_lacks_is_not_known_by_two_that_led_in_one(
+    judged: Judged,
+) -> None:
+    """An hour later another broker led with an empty log."""
+    finding = of_id("superseded-broker-leads")
+    judgement, events = judged(finding)
+    verdict = judgement.verdicts["RP-06"]
+    (broken,) = verdict.violations
+    later = structs.replace(broken, facts={**broken.facts, "epoch": 60})
+    both = structs.replace(verdict, violations=(broken, later), violated=2)
+    again = replace(judgement, verdicts={**judgement.verdicts, "RP-06": both})
+    assert "RP-06" in attributed(again, [finding], events).broken
 
 
 def new_anyway(finding: KnownFinding) -> tuple[str, ...]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from fencepost import Numbers, Scene, Strike
+from fencepost import Numbers, Scene, Strike, is_second, slot_of
 from fencepost_kafka import FollowingStarted, HeartbeatRefused, LogAppended, partition_of
 
 _DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
+def _second(fault: Strike, process: str) -> bool:
+    """Whether it is the second process of the fault, which names the holder of the id, too: what
+    the holder follows and fetches itself explains nothing."""
+    return fault.struck(process) and is_second(slot_of(process))
+
+
 def is_refused(scene: Scene, fault: Strike) -> bool:
-    """Whether a process that the fault was aimed at was refused, since another one has its id."""
+    """Whether the second process of the fault was refused, since another one has its id."""
     return any(
-        fault.struck(event.process) and refused.error == _DUPLICATE
+        _second(fault, event.process) and refused.error == _DUPLICATE
         for event, refused in scene.traces(HeartbeatRefused, since=fault)
     )
 
@@ -19,7 +25,7 @@ def is_refused(scene: Scene, fault: Strike) -> bool:
 def follows(scene: Scene, fault: Strike) -> bool:
     """Whether such a process began to follow in the violation's partition."""
     return any(
-        fault.struck(event.process) and partition_of(following) == scene.facts["partition"]
+        _second(fault, event.process) and partition_of(following) == scene.facts["partition"]
         for event, following in scene.traces(FollowingStarted, since=fault)
     )
 
@@ -27,7 +33,7 @@ def follows(scene: Scene, fault: Strike) -> bool:
 def fetched(scene: Scene, fault: Strike, offsets: Numbers) -> bool:
     """Whether such a process fetched any of these offsets of the violation's partition."""
     return offsets is not None and any(
-        fault.struck(event.process)
+        _second(fault, event.process)
         and partition_of(stored) == scene.facts["partition"]
         and not stored.as_leader
         and stored.base_offset <= offsets[1]

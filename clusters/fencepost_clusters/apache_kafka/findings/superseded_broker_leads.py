@@ -40,9 +40,10 @@ TWO_LOGS = Wake(
     scope="partition",
     numbers=number("epoch"),
     follows=(
-        Follows("RP-06", of=_ends),
-        Follows("RP-13", of=_ends),
-        # The superseded broker may lead first in that epoch.
+        # The superseded broker may lead first in that epoch. In a later one, what a leader lacks is
+        # another matter: an hour later another broker led with an empty log, and that was "known".
+        Follows("RP-06", number("epoch"), of=_ends),
+        Follows("RP-13", number("epoch"), of=_ends),
         Follows("RP-06", number("epoch"), of=_ends, earlier=True),
         Follows("RP-13", number("epoch"), of=_ends, earlier=True),
         Follows("RP-05", of=_differ),
