@@ -32,7 +32,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.etcd.events import RegisterCompleted, RegisterInvoked
-from fencepost_clusters.etcd.rules.keys import by_register, remember
+from fencepost_clusters.etcd.rules.keys import KEPT, by_register, remember
 
 
 # A swap whose comparison failed has the outcome `failed`, and has written nothing. A put whose
@@ -255,11 +255,23 @@ class _Register:
     """Revision of a swap that took effect -> the one it expected, its name."""
     failed: dict[str, Cause] = field(default_factory=dict)
     """Writes that certainly had no effect."""
+    asked: dict[str, None] = field(default_factory=dict)
+    """Values that clients have asked to write."""
+    forgot: bool = False
+    """Whether some of them are remembered no longer."""
+    unasked: dict[str, tuple[Violated, int]] = field(default_factory=dict)
+    """Value that was read before anybody had asked to write it -> the violation that it is if no
+    event is missing, and when the read ended."""
+
+    def ask(self, value: str) -> None:
+        self.forgot = self.forgot or len(self.asked) == KEPT
+        remember(self.asked, value, None)
 
 
 @final
 class KeysAreLinearizable(Rule[_Register]):
-    """ETCD-03. Serializable reads may be stale, so only their values count."""
+    """ETCD-03. Serializable reads may be stale, so only their values count: a read of either kind
+    shows a value that some client has asked to write."""
 
     clause = "ETCD-03"
     keys = staticmethod(by_register)
@@ -269,6 +281,8 @@ class KeysAreLinearizable(Rule[_Register]):
     def step(self, state: _Register, event: Event, body: Struct) -> Findings:
         if isinstance(body, RegisterInvoked):
             remember(state.open, body.operation, (body, state.floor))
+            if body.action != "get":
+                state.ask(body.value)
             return NOTHING
         assert isinstance(body, RegisterCompleted)
         # The floor is that of the invocation: an operation may miss what ended only while it was
@@ -281,6 +295,8 @@ class KeysAreLinearizable(Rule[_Register]):
         # An operation without a known effect or answer raises no floor.
         if not _writes(body) and not _reads(body):
             return found
+        if _reads(body):
+            self._asked(state, event, body)
         found += [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
             found += self._order(event, body, floor)
@@ -298,6 +314,27 @@ class KeysAreLinearizable(Rule[_Register]):
             if value == body.operation:
                 return (_ghost(body.key, value, at, event.ref, seen),)
         return NOTHING
+
+    @staticmethod
+    def _asked(state: _Register, event: Event, body: RegisterCompleted) -> None:
+        # A write of unknown end may show at any time, but not before it was asked for. Nothing is
+        # known of values that were forgotten: an old write may be the one that is read.
+        if body.mod_revision == 0 or body.value in state.asked or state.forgot:
+            return
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} read {value!r} at revision {revision} of {key}, which no client had asked "
+            "to write",
+            operation=body.operation,
+            value=body.value,
+            revision=body.mod_revision,
+            key=Scope("key", body.key),
+            client=process_scope(event.process),
+            asked=False,
+        )
+        if body.value not in state.unasked:
+            remember(state.unasked, body.value, (broken, event.at_ns))
 
     @staticmethod
     def _order(event: Event, body: RegisterCompleted, floor: _Floor) -> list[Finding]:
@@ -422,6 +459,13 @@ class KeysAreLinearizable(Rule[_Register]):
                     )
                 ]
         return []
+
+    def end(self, state: _Register, end: RunEnd) -> Findings:
+        # The events that are missing may be those of a client that asked.
+        return [
+            broken if end.whole_until(at_ns) else Undecided(broken.message, broken.at)
+            for broken, at_ns in state.unasked.values()
+        ]
 
 
 def _raised(floor: _Floor, event: Event, body: RegisterCompleted) -> _Floor:

@@ -261,3 +261,59 @@ def test_etcd_03_is_undecided_in_a_history_cut_short() -> None:
     put(h, A, "a:0", 5)
     get(h, "b:0", 5, 5, "a:0")
     assert unknown(h, "ETCD-03", complete=False)
+
+
+def test_a_value_that_no_client_had_asked_to_write_breaks_etcd_03() -> None:
+    for serializable in (False, True):
+        h = HistoryBuilder()
+        put(h, A, "a:0", 5)
+        read = get(h, "b:0", 9, 7, "x:0", serializable=serializable)
+        found = broken(h, "ETCD-03")
+        assert stated(found, "operation", "value", "revision") == ("b:0", "x:0", 7)
+        assert found.at == read.ref
+
+
+def test_a_refused_swap_that_shows_a_value_that_nobody_asked_to_write_breaks_etcd_03() -> None:
+    h = HistoryBuilder()
+    swap(h, B, "b:0", 4, 6, done=False)
+    refuse_swap(h, B, "b:0", 5, "x:0")
+    assert stated(broken(h, "ETCD-03"), "operation", "value") == ("b:0", "x:0")
+
+
+def test_a_value_that_was_asked_for_only_after_it_was_read_breaks_etcd_03() -> None:
+    h = HistoryBuilder()
+    get(h, "b:0", 9, 7, "a:0")
+    invoke(h, A, "a:0", "put", value="a:0")
+    complete(h, A, "a:0", "put", -1, outcome="unknown", error="timed out")
+    get(h, "b:1", 9, 7, "a:0")
+    found = broken(h, "ETCD-03")
+    assert stated(found, "operation", "value") == ("b:0", "a:0")
+    assert verdict(h, "ETCD-03").violated == 1
+
+
+def test_a_value_may_be_read_before_its_write_ends_or_without_its_end() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    invoke(h, B, "b:0", "get")
+    invoke(h, A, "a:1", "swap", value="a:1", expected=5)
+    complete(h, B, "b:0", "get", 6, 6, "a:1")
+    get(h, "b:1", 6, 6, "a:1", serializable=True)
+    assert holds(h, "ETCD-03")
+
+
+def test_whether_a_value_was_asked_for_is_undecided_in_a_history_cut_short() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    get(h, "b:0", 9, 7, "x:0")
+    assert unknown(h, "ETCD-03", complete=False)
+    assert stated(broken(h, "ETCD-03"), "value") == "x:0"
+
+
+def test_no_value_is_accused_once_something_that_was_asked_for_is_forgotten() -> None:
+    for more, accused in ((0, 1), (1, 0)):
+        h = HistoryBuilder()
+        for number in range(KEPT + more):
+            invoke(h, A, f"a:{number}", "put", value=f"a:{number}")
+        get(h, "b:0", 9, 7, "x:0")
+        get(h, "b:1", 9, 6, "a:0", serializable=True)
+        assert verdict(h, "ETCD-03").violated == accused
