@@ -270,8 +270,8 @@ class _Register:
 
 @final
 class KeysAreLinearizable(Rule[_Register]):
-    """ETCD-03. Serializable reads may be stale, so only their values count: a read of either kind
-    shows a value that some client has asked to write."""
+    """ETCD-03. Serializable reads may be stale, so only their own answer counts: a read of either
+    kind shows a value that some client has asked to write, at a revision that its store has."""
 
     clause = "ETCD-03"
     keys = staticmethod(by_register)
@@ -297,6 +297,7 @@ class KeysAreLinearizable(Rule[_Register]):
             return found
         if _reads(body):
             self._asked(state, event, body)
+            found += self._within(event, body)
         found += [*self._value(state, event, body), *self._updates(state, event, body, invoked)]
         if not body.serializable:
             found += self._order(event, body, floor)
@@ -335,6 +336,24 @@ class KeysAreLinearizable(Rule[_Register]):
         )
         if body.value not in state.unasked:
             remember(state.unasked, body.value, (broken, event.at_ns))
+
+    @staticmethod
+    def _within(event: Event, body: RegisterCompleted) -> Findings:
+        """Finding: an answer shows the key after a write that its store has not reached."""
+        # The store's revision is that of its last write, to any key.
+        if body.mod_revision <= body.revision:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} read {key} at revision {revision} of a store at revision {store_revision}",
+            operation=body.operation,
+            key=Scope("key", body.key),
+            revision=body.mod_revision,
+            store_revision=body.revision,
+            client=process_scope(event.process),
+        )
+        return (broken,)
 
     @staticmethod
     def _order(event: Event, body: RegisterCompleted, floor: _Floor) -> list[Finding]:

@@ -317,3 +317,17 @@ def test_no_value_is_accused_once_something_that_was_asked_for_is_forgotten() ->
         get(h, "b:0", 9, 7, "x:0")
         get(h, "b:1", 9, 6, "a:0", serializable=True)
         assert verdict(h, "ETCD-03").violated == accused
+
+
+def test_a_key_that_is_newer_than_the_store_of_the_same_answer_breaks_etcd_03() -> None:
+    for serializable in (False, True):
+        for revision, wrong in ((4, 1), (5, 0)):
+            h = HistoryBuilder()
+            invoke(h, A, "a:0", "put", value="a:0")
+            get(h, "b:0", revision, 5, "a:0", serializable=serializable)
+            assert verdict(h, "ETCD-03").violated == wrong
+    h = HistoryBuilder()
+    invoke(h, A, "a:0", "put", value="a:0")
+    get(h, "b:0", 4, 5, "a:0")
+    shown = stated(broken(h, "ETCD-03"), "operation", "revision", "store_revision")
+    assert shown == ("b:0", 5, 4)
