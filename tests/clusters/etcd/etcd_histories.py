@@ -57,11 +57,11 @@ def hears(h: HistoryBuilder, process: str, member: str, leader: str, term: int) 
     return h.add(process, LeaderElected(member=member, leader=leader, term=term))
 
 
-def invoke(h: HistoryBuilder, client: str, operation: str, action: Any, **more: Any) -> None:
-    h.add(
-        client,
-        RegisterInvoked(operation=operation, key="r0", action=action, slot="etcd-1", **more),
-    )
+def invoke(
+    h: HistoryBuilder, client: str, operation: str, action: Any, key: str = "r0", **more: Any
+) -> None:
+    body = RegisterInvoked(operation=operation, key=key, action=action, slot="etcd-1", **more)
+    h.add(client, body)
 
 
 def complete(
@@ -72,20 +72,22 @@ def complete(
     revision: int,
     mod_revision: int = -1,
     value: str = "",
+    key: str = "r0",
     **more: Any,
 ) -> Event:
     fields: dict[str, Any] = {"outcome": "ok", **more}
     return h.add(
         client,
         RegisterCompleted(
-            operation=operation, key="r0", action=action, revision=revision,
+            operation=operation, key=key, action=action, revision=revision,
             mod_revision=mod_revision, value=value, **fields,
         ),
     )  # fmt: skip
 
 
-def put(h: HistoryBuilder, client: str, name: str, revision: int) -> Event:
-    invoke(h, client, name, "put", value=name)
+def put(h: HistoryBuilder, client: str, name: str, revision: int, **more: Any) -> Event:
+    """A write that took effect; `more` may name its key, and the version in its answer."""
+    invoke(h, client, name, "put", value=name, key=more.get("key", "r0"))
     return complete(
         h,
         client,
@@ -94,11 +96,13 @@ def put(h: HistoryBuilder, client: str, name: str, revision: int) -> Event:
         revision=revision,
         mod_revision=revision,
         value=name,
+        **more,
     )
 
 
 def get(h: HistoryBuilder, name: str, revision: int, at: int, value: str, **more: Any) -> Event:
-    invoke(h, B, name, "get", **more)
+    asked = {what: said for what, said in more.items() if what != "version"}
+    invoke(h, B, name, "get", **asked)
     return complete(
         h, B, operation=name, action="get", revision=revision, mod_revision=at, value=value, **more
     )

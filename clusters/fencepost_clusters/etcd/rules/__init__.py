@@ -8,11 +8,16 @@ from fencepost import Rule
 from fencepost_clusters.etcd.rules.leaders import OneLeaderATerm
 from fencepost_clusters.etcd.rules.leases import ExpiredKeysAreGone
 from fencepost_clusters.etcd.rules.locks import OldHoldersAreRefused, TokensGrow
-from fencepost_clusters.etcd.rules.registers import AcknowledgedWritesStay, KeysAreLinearizable
+from fencepost_clusters.etcd.rules.registers import (
+    AcknowledgedWritesStay,
+    KeysAreLinearizable,
+    RevisionsAreUnique,
+)
 
 ALL: tuple[Rule[Any], ...] = (
     OneLeaderATerm(),
     AcknowledgedWritesStay(),
+    RevisionsAreUnique(),
     KeysAreLinearizable(),
     ExpiredKeysAreGone(),
     TokensGrow(),

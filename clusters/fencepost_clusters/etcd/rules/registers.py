@@ -205,6 +205,46 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         return (Undecided(message, newest.at),)
 
 
+@dataclass(slots=True)
+class _Store:
+    """The acknowledged writes of all keys: revision -> operation, key, answer."""
+
+    writes: dict[int, tuple[str, str, Cause]] = field(default_factory=dict)
+
+
+@final
+class RevisionsAreUnique(Rule[_Store]):
+    """ETCD-02. Writes of two keys have two revisions: at one, a later state of the store has one of
+    them only. Writes of the same key are judged by `AcknowledgedWritesStay`."""
+
+    clause = "ETCD-02"
+    state = _Store
+
+    @on(RegisterCompleted)
+    def step(self, state: _Store, event: Event, body: RegisterCompleted) -> Findings:
+        if not _writes(body):
+            return NOTHING
+        at, mine = body.mod_revision, (body.operation, body.key, event.ref)
+        operation, key, ack = state.writes.get(at) or remember(state.writes, at, mine)
+        if key == body.key:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{operation} of {key} and {other_operation} of {other_key} were both acknowledged at "
+            "revision {revision}",
+            (ack,),
+            operation=body.operation,
+            other_operation=operation,
+            revision=at,
+            key=Scope("key", body.key),
+            other_key=Scope("key", key),
+            client=process_scope(event.process),
+            other=process_scope(ack.process),
+        )
+        return (broken,)
+
+
 def _lost(
     key: str, operation: str, *, at: int, read: Cause, revision: int, mod_revision: int, ack: Cause
 ) -> Violated:

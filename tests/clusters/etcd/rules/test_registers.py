@@ -63,6 +63,28 @@ def test_two_writes_that_were_acknowledged_at_one_revision_break_etcd_02() -> No
     assert found.because == (first.ref,)
 
 
+def test_writes_of_two_keys_that_were_acknowledged_at_one_revision_break_etcd_02() -> None:
+    h = HistoryBuilder()
+    first = put(h, A, "a:0", 5)
+    put(h, B, "b:0", 6, key="r1")
+    put(h, B, "b:1", 5, key="r1")
+    found = broken(h, "ETCD-02")
+    assert stated(found, "operation", "other_operation", "revision") == ("b:1", "a:0", 5)
+    assert stated(found, "key", "other_key") == ("r1", "r0")
+    assert found.because == (first.ref,)
+    assert verdict(h, "ETCD-02").violated == 1
+
+
+def test_writes_without_a_known_revision_are_at_no_common_revision() -> None:
+    h = HistoryBuilder()
+    for client, key in ((A, "r0"), (B, "r1")):
+        name = f"{key}:0"
+        invoke(h, client, name, "put", value=name, key=key)
+        complete(h, client, name, "put", -1, outcome="unknown", error="timed out", key=key)
+        get(h, f"{key}:1", 5, 4, "x:0", key=key)
+    assert idle(h, "ETCD-02")
+
+
 def test_another_value_at_the_revision_of_a_write_breaks_etcd_02() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
