@@ -69,15 +69,21 @@ class _Acknowledged:
     writes: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     reads: dict[Cause, tuple[int, int]] = field(default_factory=dict)
     """Event of a read -> revision of the store, mod_revision of the key."""
+    versions: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """mod_revision of the key -> the least version that an answer showed there, and that answer."""
     newest: _Newest | None = None
     covered: int = -1
     """The greatest store revision of a linearizable read."""
+
+    def up_to(self, revision: int) -> int:
+        """How many acknowledged writes up to that revision are remembered."""
+        return sum(at <= revision for at in self.writes)
 
 
 @final
 class AcknowledgedWritesStay(Rule[_Acknowledged]):
     """ETCD-02. A read of the store at or after a write's revision shows that write, or a later
-    one."""
+    one; and the key's version there counts every write until then."""
 
     clause = "ETCD-02"
     keys = staticmethod(by_register)
@@ -86,9 +92,9 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
     @on(RegisterCompleted)
     def step(self, state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
         if _writes(body):
-            return self._written(state, event, body)
+            return (*self._written(state, event, body), *self._counted(state, event, body))
         if _reads(body):
-            return self._read(state, event, body)
+            return (*self._read(state, event, body), *self._counted(state, event, body))
         if body.outcome == "ok":
             message = f"the answer to {body.operation} names no revision"
             return (Undecided(message, event.ref),)
@@ -195,6 +201,32 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
             return (broken,)
         return (Exercised(event.ref, Evidence.CLIENT),)
 
+    @staticmethod
+    def _counted(state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
+        """Finding: a version counts fewer writes than were acknowledged up to its revision.
+
+        A key that was lost, and made anew by the next write, has the version 1 again: no read
+        between the two needs to have seen the loss.
+        """
+        # What was forgotten, or never acknowledged, is not counted here: the key may have more.
+        shown, version = body.mod_revision, body.version
+        if shown > 0 and version >= 0:
+            known = state.versions.get(shown)
+            if known is None or version < known[0]:
+                remember(state.versions, shown, (version, event.ref))
+            writes = state.up_to(shown)
+            if version < writes:
+                return (_uncounted(body.key, shown, version, writes, event.ref, event.ref),)
+        if _writes(body):
+            # An acknowledgement may come after answers that must have counted it. Those that
+            # counted too few without it were found already.
+            later = {at: one for at, one in state.versions.items() if at > shown}
+            for at, (version, ref) in later.items():
+                writes = state.up_to(at)
+                if version == writes - 1:
+                    return (_uncounted(body.key, at, version, writes, ref, event.ref),)
+        return NOTHING
+
     def end(self, state: _Acknowledged, end: RunEnd) -> Findings:
         newest = state.newest
         if newest is None or newest.revision <= state.covered:
@@ -243,6 +275,23 @@ class RevisionsAreUnique(Rule[_Store]):
             other=process_scope(ack.process),
         )
         return (broken,)
+
+
+def _uncounted(
+    key: str, at: int, version: int, writes: int, answer: Cause, last: Cause
+) -> Violated:
+    return violated(
+        answer,
+        Evidence.CLIENT,
+        "{key} had version {version} at revision {revision}, though {writes} writes of it were "
+        "acknowledged up to there",
+        () if answer == last else (last,),
+        key=Scope("key", key),
+        version=version,
+        revision=at,
+        writes=writes,
+        client=process_scope(answer.process),
+    )
 
 
 def _lost(

@@ -85,6 +85,52 @@ def test_writes_without_a_known_revision_are_at_no_common_revision() -> None:
     assert idle(h, "ETCD-02")
 
 
+def test_a_version_that_counts_fewer_than_the_acknowledged_writes_breaks_etcd_02() -> None:
+    for action in ("put", "get"):
+        h = HistoryBuilder()
+        put(h, A, "a:0", 5, version=1)
+        last = put(h, A, "a:1", 7, version=1 if action == "put" else 2)
+        if action == "get":
+            last = get(h, "b:0", 7, 7, "a:1", version=1)
+        get(h, "b:1", 7, 7, "a:1", final=True)
+        found = broken(h, "ETCD-02")
+        assert stated(found, "key", "revision", "version", "writes") == ("r0", 7, 1, 2)
+        assert found.at == last.ref
+
+
+def test_a_write_below_a_version_counts_whenever_it_is_acknowledged() -> None:
+    h = HistoryBuilder()
+    invoke(h, A, "a:0", "swap", value="a:0")
+    put(h, B, "b:0", 6, version=1)
+    put(h, B, "b:1", 7, version=2)
+    get(h, "b:2", 7, 7, "b:1", final=True)
+    assert holds(h, "ETCD-02")
+    complete(h, A, "a:0", "swap", 5, 5, "a:0")
+    assert stated(broken(h, "ETCD-02"), "revision", "version", "writes") == (6, 1, 2)
+    assert verdict(h, "ETCD-02").violated == 1
+
+
+def test_a_version_may_count_more_writes_than_were_acknowledged_or_be_not_known() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5, version=1)
+    invoke(h, A, "a:1", "put", value="a:1")
+    complete(h, A, "a:1", "put", -1, outcome="unknown", error="timed out")
+    put(h, A, "a:2", 8, version=3)
+    put(h, A, "a:3", 9)
+    get(h, "b:1", 6, 5, "a:0", version=1, serializable=True)
+    get(h, "b:2", 9, 9, "a:3", version=4, final=True)
+    assert holds(h, "ETCD-02")
+
+
+def test_versions_are_compared_without_what_was_forgotten() -> None:
+    for lost in (0, 3):
+        h = HistoryBuilder()
+        for number in range(1, KEPT + 3):
+            put(h, A, f"a:{number}", number, version=number - (lost if number > KEPT else 0))
+        get(h, "b:0", KEPT + 2, KEPT + 2, f"a:{KEPT + 2}", final=True)
+        assert bool(verdict(h, "ETCD-02").violated) is bool(lost)
+
+
 def test_another_value_at_the_revision_of_a_write_breaks_etcd_02() -> None:
     h = HistoryBuilder()
     put(h, A, "a:0", 5)
