@@ -74,6 +74,10 @@ class _Acknowledged:
     newest: _Newest | None = None
     covered: int = -1
     """The greatest store revision of a linearizable read."""
+    last: Cause | None = None
+    """The last final read that was tried."""
+    last_read: bool = False
+    """Whether a final read succeeded."""
 
     def up_to(self, revision: int) -> int:
         """How many acknowledged writes up to that revision are remembered."""
@@ -83,14 +87,19 @@ class _Acknowledged:
 @final
 class AcknowledgedWritesStay(Rule[_Acknowledged]):
     """ETCD-02. A read of the store at or after a write's revision shows that write, or a later
-    one; and the key's version there counts every write until then."""
+    one; and the key's version there counts every write until then. Where final reads are tried, one
+    must succeed: what is lost after the last other read shows in it alone."""
 
     clause = "ETCD-02"
     keys = staticmethod(by_register)
     state = _Acknowledged
 
-    @on(RegisterCompleted)
-    def step(self, state: _Acknowledged, event: Event, body: RegisterCompleted) -> Findings:
+    @on(RegisterInvoked, RegisterCompleted)
+    def step(self, state: _Acknowledged, event: Event, body: Struct) -> Findings:
+        if isinstance(body, RegisterInvoked):
+            state.last = event.ref if body.final else state.last
+            return NOTHING
+        assert isinstance(body, RegisterCompleted)
         if _writes(body):
             return (*self._written(state, event, body), *self._counted(state, event, body))
         if _reads(body):
@@ -145,6 +154,7 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         remember(state.reads, event.ref, (revision, mod_revision))
         if not body.serializable:
             state.covered = max(state.covered, revision)
+        state.last_read = state.last_read or body.final
         newest = state.newest
         # The last read is made after all faults. Then the store must have reached every
         # acknowledged write.
@@ -229,7 +239,12 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Findings:
         newest = state.newest
-        if newest is None or newest.revision <= state.covered:
+        if newest is None:
+            return NOTHING
+        if state.last is not None and not state.last_read:
+            message = f"no final read shows what became of the write of {newest.operation}"
+            return (Undecided(message, state.last),)
+        if newest.revision <= state.covered:
             return NOTHING
         message = (
             f"no linearizable read shows the store at or after the write of {newest.operation}"

@@ -177,6 +177,28 @@ def test_etcd_02_is_undecided_if_no_read_reaches_the_last_write() -> None:
     assert unknown(h, "ETCD-02")
 
 
+def test_etcd_02_is_undecided_if_final_reads_were_tried_and_none_succeeded() -> None:
+    for ended in (True, False):
+        h = HistoryBuilder()
+        put(h, A, "a:0", 5)
+        get(h, "b:0", 6, 5, "a:0")
+        assert holds(h, "ETCD-02")
+        invoke(h, B, "b:1", "get", final=True)
+        if ended:
+            complete(h, B, "b:1", "get", -1, outcome="failed", error="no answer", final=True)
+        assert unknown(h, "ETCD-02")
+        get(h, "b:2", 6, 5, "a:0", final=True)
+        assert holds(h, "ETCD-02")
+
+
+def test_a_final_read_of_a_key_without_acknowledged_writes_leaves_nothing_open() -> None:
+    h = HistoryBuilder()
+    put(h, A, "a:0", 5)
+    get(h, "b:0", 5, 5, "a:0", final=True)
+    invoke(h, B, "b:1", "get", final=True, key="r1")
+    assert holds(h, "ETCD-02")
+
+
 def test_etcd_02_is_undecided_if_an_answer_names_no_revision() -> None:
     for action, revision, shown in (("put", -1, -1), ("put", 9, 0), ("swap", 9, 0), ("get", -1, 5)):
         h = HistoryBuilder()
