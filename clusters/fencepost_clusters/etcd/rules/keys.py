@@ -9,6 +9,10 @@ from fencepost import Event
 Keys = tuple[tuple[str | int, ...], ...]
 KEPT = 2_048
 """How many writes, reads, leases or requests of a key are remembered."""
+HELD_S = 60
+"""For how many seconds after its end a request of unknown outcome may still take effect, since a
+member holds it. etcd gives a request up after 5 s and two election timeouts; the rest is for a
+member that a fault kept from running, or a link that held the request."""
 V = TypeVar("V")
 K = TypeVar("K")
 

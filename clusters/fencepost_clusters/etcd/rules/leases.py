@@ -1,9 +1,10 @@
 """ETCD-04: the key of a lease that ran out is gone within a bound.
 
-A lease lasts its TTL from the last renewal for which the client got an answer. A new leader grants
-every lease its whole TTL once more, so the time also restarts at each election. The leader revokes
-leases, so a pause of its process excuses a delay. A lease that was revoked is gone with its key
-when that is answered.
+A lease lasts its TTL from the last renewal for which the client got an answer. A renewal of unknown
+outcome counts as one that took effect as late as a member may have held it (`HELD_S`). A new leader
+grants every lease its whole TTL once more, so the time also restarts at each election. The leader
+revokes leases, so a pause of its process excuses a delay. A lease that was revoked is gone with its
+key when that is answered.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ from fencepost_clusters.etcd.events import (
     LockCompleted,
     LockInvoked,
 )
-from fencepost_clusters.etcd.rules.keys import remember
+from fencepost_clusters.etcd.rules.keys import HELD_S, remember
 
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""
+_HELD_NS = HELD_S * 1000 * MS
 _NEVER_NS = 1 << 62
 
 
@@ -59,13 +61,22 @@ class _Lease:
     """When the last renewal, or the grant, was answered."""
     at: Cause | None = None
     """That answer; None: there is none yet."""
-    open: set[str] = field(default_factory=set)
-    in_doubt: bool = False
-    """Whether a renewal's outcome is unknown: it may take effect at any later time."""
+    open: dict[str, int] = field(default_factory=dict)
+    """Request without an answer yet -> when it was sent."""
+    in_doubt_ns: int = -1
+    """Until when a request of unknown outcome may take effect, and renew the lease."""
     revoked_ns: int = _NEVER_NS
     """When it was answered that the lease was revoked, or was not there to be revoked."""
     revoked: tuple[Cause, ...] = ()
     """That answer."""
+
+    @property
+    def begins_ns(self) -> int:
+        """When its TTL began for the last time, at the latest."""
+        # A client that was killed never gets its answer. For ever would be too long: one lost
+        # answer, and the key might stay for good.
+        opened = (sent_ns + _HELD_NS for sent_ns in self.open.values())
+        return max(self.renewed_ns, self.in_doubt_ns, *opened)
 
 
 @dataclass(slots=True)
@@ -141,10 +152,8 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
                 state.pauses[fault].until_ns = event.at_ns
-            # A renewal under way may take effect at any time until its answer, so the lease is not
-            # judged meanwhile.
             case LeaseInvoked(operation=operation, lease=lease):
-                state.lease(lease).open.add(operation)
+                remember(state.lease(lease).open, operation, event.at_ns)
             case LeaseCompleted():
                 self._answered(state.lease(body.lease), event, body)
             case LockInvoked(operation=operation, action="take"):
@@ -155,7 +164,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
 
     @staticmethod
     def _answered(lease: _Lease, event: Event, body: LeaseCompleted) -> None:
-        lease.open.discard(body.operation)
+        lease.open.pop(body.operation, None)
         if body.ttl_s == 0:
             # A member that does not know that it leads no longer may miss a lease that is there, so
             # only a request that all members apply proves that it is gone.
@@ -164,7 +173,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         elif body.outcome == "ok":
             lease.ttl_s, lease.renewed_ns, lease.at = body.ttl_s, event.at_ns, event.ref
         elif body.outcome == "unknown":
-            lease.in_doubt = True
+            lease.in_doubt_ns = event.at_ns + _HELD_NS
 
     def _locked(self, state: _Leases, event: Event, body: LockCompleted) -> Findings:
         if body.action == "release":
@@ -194,11 +203,8 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 client=process_scope(event.process),
             )
             return (broken,)
-        # A renewal whose outcome is not known may have made the lease longer.
-        if lease.open or lease.in_doubt:
-            return NOTHING
         # A new leader gives every lease its whole time again.
-        since_ns, ttl_ns = max(lease.renewed_ns, state.elected_ns), lease.ttl_s * 1000 * MS
+        since_ns, ttl_ns = max(lease.begins_ns, state.elected_ns), lease.ttl_s * 1000 * MS
         late_ns = asked_ns - since_ns - ttl_ns
         if late_ns <= SLACK_MS * MS:
             return NOTHING

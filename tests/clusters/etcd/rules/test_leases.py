@@ -82,22 +82,53 @@ def test_a_lock_that_was_released_proves_nothing_about_leases() -> None:
 # ------------------------------------------------------------------------------------- renewals
 
 
-def test_a_renewal_of_unknown_end_excuses_the_key() -> None:
-    h = HistoryBuilder()
-    held_and_abandoned(h)
-    lease(h, A, 1, "renew", outcome="unknown", ttl_s=-1)
-    h.after(9_000)
-    refused(h, B, 2, 1, 5)
-    assert idle(h, "ETCD-04")
-
-
-def test_a_renewal_without_an_answer_excuses_the_key() -> None:
-    h = HistoryBuilder()
-    held_and_abandoned(h)
+def unended_renewal(h: HistoryBuilder) -> None:
+    """A renewal that never ends, as of a client that was killed."""
     h.add(A, LeaseInvoked(operation="open", lease=1, action="renew", slot="etcd-1"))
-    h.after(9_000)
+
+
+def test_a_renewal_of_unknown_end_may_take_effect_for_a_minute() -> None:
+    for after_ms, wrong in ((64_999, False), (65_000, True)):
+        h = HistoryBuilder()
+        held_and_abandoned(h)
+        lease(h, A, 1, "renew", outcome="unknown", ttl_s=-1)
+        h.after(after_ms)
+        refused(h, B, 2, 1, 5)
+        assert idle(h, "ETCD-04") is not wrong
+    assert stated(broken(h, "ETCD-04"), "late_ms", "ttl_s") == (3001, 2)
+
+
+def test_a_renewal_without_an_end_may_take_effect_for_a_minute_from_its_begin() -> None:
+    for after_ms, wrong in ((64_999, False), (65_000, True)):
+        h = HistoryBuilder()
+        held_and_abandoned(h)
+        unended_renewal(h)
+        h.after(after_ms)
+        refused(h, B, 2, 1, 5)
+        assert idle(h, "ETCD-04") is not wrong
+    assert stated(broken(h, "ETCD-04"), "late_ms", "ttl_s") == (3001, 2)
+
+
+def test_renewals_that_are_answered_later_do_not_shorten_what_an_unknown_one_may_do() -> None:
+    for after_ms, wrong in ((0, False), (56_000, False), (60_000, True)):
+        h = HistoryBuilder()
+        held_and_abandoned(h)
+        lease(h, A, 1, "renew", outcome="unknown", ttl_s=-1)
+        h.after(5_000)
+        lease(h, A, 1, "renew")
+        lease(h, A, 1, "renew")
+        h.after(after_ms)
+        refused(h, B, 2, 1, 5)
+        assert idle(h, "ETCD-04") is not wrong
+
+
+def test_an_answer_ends_what_an_open_renewal_may_do() -> None:
+    h = HistoryBuilder()
+    held_and_abandoned(h)
+    lease(h, A, 1, "renew")
+    h.after(5_000)
     refused(h, B, 2, 1, 5)
-    assert idle(h, "ETCD-04")
+    assert verdict(h, "ETCD-04").violated == 1
 
 
 def test_a_lease_whose_grant_was_not_answered_is_not_judged() -> None:
