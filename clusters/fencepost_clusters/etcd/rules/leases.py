@@ -4,7 +4,7 @@ A lease lasts its TTL from the last renewal for which the client got an answer. 
 outcome counts as one that took effect as late as a member may have held it (`HELD_S`). A new leader
 grants every lease its whole TTL once more, so the time also restarts at each election. The leader
 revokes leases, so a pause of its process excuses a delay. A lease that was revoked is gone with its
-key when that is answered.
+key when that is answered, until its id is granted again.
 """
 
 from __future__ import annotations
@@ -152,8 +152,13 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
                 state.pauses[fault].until_ns = event.at_ns
-            case LeaseInvoked(operation=operation, lease=lease):
-                remember(state.lease(lease).open, operation, event.at_ns)
+            case LeaseInvoked(operation=operation, lease=number, action=action):
+                lease = state.lease(number)
+                remember(lease.open, operation, event.at_ns)
+                # The id may be granted again. That grant may take effect at once, so a key with
+                # this lease is no proof against the revocation any more.
+                if action == "grant":
+                    lease.revoked_ns, lease.revoked = _NEVER_NS, ()
             case LeaseCompleted():
                 self._answered(state.lease(body.lease), event, body)
             case LockInvoked(operation=operation, action="take"):

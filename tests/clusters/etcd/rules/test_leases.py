@@ -166,6 +166,23 @@ def test_a_client_that_asked_before_the_lease_was_revoked_may_find_its_key() -> 
         assert idle(h, "ETCD-04")
 
 
+def test_a_lease_that_is_granted_again_after_it_was_revoked_may_have_its_key() -> None:
+    for ended in ("ok", "unknown", ""):
+        h = HistoryBuilder()
+        held_and_abandoned(h)
+        lease(h, A, 1, "revoke", ttl_s=0)
+        if ended:
+            lease(h, A, 1, "grant", outcome=ended, ttl_s=2 if ended == "ok" else -1)
+        else:
+            h.add(A, LeaseInvoked(operation="open", lease=1, action="grant", slot="etcd-1"))
+        h.after(1_000)
+        refused(h, B, 2, 1, 5)
+        assert idle(h, "ETCD-04")
+        lease(h, A, 1, "revoke", ttl_s=0)
+        refused(h, B, 2, 1, 5)
+        assert "late_ms" not in broken(h, "ETCD-04").facts
+
+
 def test_a_renewal_that_finds_no_lease_does_not_prove_that_its_key_is_gone() -> None:
     # A member that leads no longer, and does not know it, may not have heard of the grant.
     h = HistoryBuilder()
