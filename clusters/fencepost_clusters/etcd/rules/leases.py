@@ -113,6 +113,18 @@ class _Leases:
         if term not in self.terms:
             self.elected_ns = remember(self.terms, term, at_ns)
 
+    def since_ns(self, lease: _Lease) -> int:
+        """Since when the lease lasts: a new leader gives every lease its whole time again."""
+        return max(lease.begins_ns, self.elected_ns)
+
+    def ended(self, number: int, by_ns: int) -> bool:
+        """Whether a lease is known to have run out, or been revoked, by then."""
+        lease = self.leases.get(number)
+        if lease is None or lease.at is None:
+            return False
+        ran_out_ns = self.since_ns(lease) + lease.ttl_s * 1000 * MS
+        return by_ns >= min(ran_out_ns, lease.revoked_ns)
+
     def due_ns(self, ran_out_ns: int) -> int:
         """Until when the leader owes that a key is gone: a pause that began before that gives it
         the whole bound again."""
@@ -125,7 +137,8 @@ class _Leases:
 
 @final
 class ExpiredKeysAreGone(Rule[_Leases]):
-    """ETCD-04. A client that asks for the lock sees whose lease its key has."""
+    """ETCD-04. A client that asks for the lock sees whose lease its key has. One that takes it
+    after the former holder's lease had ended sees that the key is gone."""
 
     clause = "ETCD-04"
     state = _Leases
@@ -190,9 +203,12 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         if body.outcome == "ok":
             before = state.holders.get(body.lock)
             state.holders[body.lock] = body.lease
-            # The holder released nothing, so its lease ended, and the key with it.
-            ran_out = before is not None and before != body.lease
-            return (Exercised(event.ref, Evidence.CLIENT),) if ran_out else NOTHING
+            if before is None or before == body.lease:
+                return NOTHING
+            # The holder released nothing, so its key went with its lease. A key that went before
+            # its lease had ended, by all that is known, shows nothing of this promise.
+            ended = state.ended(before, asked_ns)
+            return (Exercised(event.ref, Evidence.CLIENT),) if ended else NOTHING
         lease = state.leases.get(body.holder_lease)
         # Without an answer to its grant or a renewal, it is not known since when the lease runs.
         if lease is None or lease.at is None:
@@ -208,8 +224,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 client=process_scope(event.process),
             )
             return (broken,)
-        # A new leader gives every lease its whole time again.
-        since_ns, ttl_ns = max(lease.begins_ns, state.elected_ns), lease.ttl_s * 1000 * MS
+        since_ns, ttl_ns = state.since_ns(lease), lease.ttl_s * 1000 * MS
         late_ns = asked_ns - since_ns - ttl_ns
         if late_ns <= SLACK_MS * MS:
             return NOTHING

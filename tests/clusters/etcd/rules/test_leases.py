@@ -79,6 +79,43 @@ def test_a_lock_that_was_released_proves_nothing_about_leases() -> None:
     assert idle(h, "ETCD-04")
 
 
+def test_a_take_exercises_etcd_04_only_once_the_former_holders_lease_had_run_out() -> None:
+    for after_ms, ran_out in ((1_998, False), (1_999, True)):
+        h = HistoryBuilder()
+        held_and_abandoned(h)
+        h.after(after_ms)
+        take(h, B, 2, token=7)
+        assert verdict(h, "ETCD-04").exercised == int(ran_out)
+
+
+def test_a_take_that_was_asked_for_before_the_lease_ran_out_exercises_nothing() -> None:
+    h = HistoryBuilder()
+    held_and_abandoned(h)
+    name = ask_for_lock(h, B, 2)
+    h.after(2_500)
+    answer_take(h, B, name, 2, token=7)
+    assert idle(h, "ETCD-04")
+
+
+def test_a_take_after_the_former_holders_lease_was_revoked_exercises_etcd_04() -> None:
+    h = HistoryBuilder()
+    held_and_abandoned(h)
+    lease(h, A, 1, "revoke", ttl_s=0)
+    take(h, B, 2, token=7)
+    assert holds(h, "ETCD-04")
+
+
+def test_a_take_exercises_nothing_if_it_is_not_known_when_the_former_holders_lease_began() -> None:
+    for granted in (True, False):
+        h = HistoryBuilder()
+        if granted:
+            lease(h, A, 1, "grant", outcome="unknown", ttl_s=-1)
+        take(h, A, 1, token=5)
+        h.after(9_000)
+        take(h, B, 2, token=7)
+        assert idle(h, "ETCD-04")
+
+
 # ------------------------------------------------------------------------------------- renewals
 
 
@@ -323,6 +360,7 @@ def test_a_fault_that_is_no_pause_may_heal_without_a_trace() -> None:
     h = HistoryBuilder()
     held_and_abandoned(h)
     resumed(h)
+    h.after(2_000)
     take(h, B, 2, token=7)
     assert holds(h, "ETCD-04")
 
@@ -340,6 +378,7 @@ def test_etcd_04_is_undecided_if_processes_stalled_for_more_than_a_tenth_of_the_
 def test_etcd_04_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     held_and_abandoned(h)
+    h.after(2_000)
     take(h, B, 2, token=7)
     assert unknown(h, "ETCD-04", complete=False)
 
