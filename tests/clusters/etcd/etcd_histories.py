@@ -19,6 +19,7 @@ from fencepost_clusters.etcd.events import (
     RegisterCompleted,
     RegisterInvoked,
     StoreCompleted,
+    StoreInvoked,
 )
 from fencepost_clusters.etcd.plugin import DECLARED
 
@@ -189,12 +190,30 @@ def held_and_abandoned(h: HistoryBuilder) -> Event:
     return lease(h, A, 1, "renew")
 
 
-def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> Event:
+def ask_store(h: HistoryBuilder, client: str, token: int) -> str:
+    """The operation by which a client begins to write to the store."""
+    name = f"{client}:{h.now_ns}"
+    h.add(
+        client,
+        StoreInvoked(
+            operation=name, store="store", lock="lock", token=token, slot="etcd-1", checked=True
+        ),
+    )
+    return name
+
+
+def answer_store(
+    h: HistoryBuilder, client: str, name: str, token: int, revision: int = -1, **fields: Any
+) -> Event:
     how: dict[str, Any] = {"outcome": "ok", **fields}
     return h.add(
         client,
         StoreCompleted(
-            operation=f"{client}:{h.now_ns}", store="store", lock="lock", token=token,
-            checked=True, revision=revision, **how,
+            operation=name, store="store", lock="lock", token=token, checked=True,
+            revision=revision, **how,
         ),
     )  # fmt: skip
+
+
+def store(h: HistoryBuilder, client: str, token: int, revision: int = -1, **fields: Any) -> Event:
+    return answer_store(h, client, ask_store(h, client, token), token, revision, **fields)

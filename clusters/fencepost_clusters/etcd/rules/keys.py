@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from fencepost import Event
+from fencepost import MS, Event
 
 Keys = tuple[tuple[str | int, ...], ...]
 KEPT = 2_048
 """How many writes, reads, leases or requests of a key are remembered."""
-HELD_S = 60
-"""For how many seconds after its end a request of unknown outcome may still take effect, since a
-member holds it. etcd gives a request up after 5 s and two election timeouts; the rest is for a
-member that a fault kept from running, or a link that held the request."""
+HELD_NS = 60_000 * MS
+"""For how long after its end a request of unknown outcome may still take effect, since a member
+holds it. etcd gives a request up after 5 s and two election timeouts; the rest is for a member
+that a fault kept from running, or a link that held the request."""
 V = TypeVar("V")
 K = TypeVar("K")
 

@@ -1,10 +1,10 @@
 """ETCD-04: the key of a lease that ran out is gone within a bound.
 
 A lease lasts its TTL from the last renewal for which the client got an answer. A renewal of unknown
-outcome counts as one that took effect as late as a member may have held it (`HELD_S`). A new leader
-grants every lease its whole TTL once more, so the time also restarts at each election. The leader
-revokes leases, so a pause of its process excuses a delay. A lease that was revoked is gone with its
-key when that is answered, until its id is granted again.
+outcome counts as one that took effect as late as a member may have held it (`HELD_NS`). A new
+leader grants every lease its whole TTL once more, so the time also restarts at each election. The
+leader revokes leases, so a pause of its process excuses a delay. A lease that was revoked is gone
+with its key when that is answered, until its id is granted again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ from fencepost_clusters.etcd.events import (
     LockCompleted,
     LockInvoked,
 )
-from fencepost_clusters.etcd.rules.keys import HELD_S, remember
+from fencepost_clusters.etcd.rules.keys import HELD_NS, remember
 
 SLACK_MS = 3_000
 """etcd looks for expired leases every 500 ms, and a new leader adds an election timeout; the rest
 is for a busy machine."""
-_HELD_NS = HELD_S * 1000 * MS
 _NEVER_NS = 1 << 62
 
 
@@ -75,7 +74,7 @@ class _Lease:
         """When its TTL began for the last time, at the latest."""
         # A client that was killed never gets its answer. For ever would be too long: one lost
         # answer, and the key might stay for good.
-        opened = (sent_ns + _HELD_NS for sent_ns in self.open.values())
+        opened = (sent_ns + HELD_NS for sent_ns in self.open.values())
         return max(self.renewed_ns, self.in_doubt_ns, *opened)
 
 
@@ -191,7 +190,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         elif body.outcome == "ok":
             lease.ttl_s, lease.renewed_ns, lease.at = body.ttl_s, event.at_ns, event.ref
         elif body.outcome == "unknown":
-            lease.in_doubt_ns = event.at_ns + _HELD_NS
+            lease.in_doubt_ns = event.at_ns + HELD_NS
 
     def _locked(self, state: _Leases, event: Event, body: LockCompleted) -> Findings:
         if body.action == "release":

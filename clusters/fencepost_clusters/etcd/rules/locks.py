@@ -22,8 +22,8 @@ from fencepost import (
     process_scope,
     violated,
 )
-from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted
-from fencepost_clusters.etcd.rules.keys import by_lock, by_store, remember
+from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted, StoreInvoked
+from fencepost_clusters.etcd.rules.keys import HELD_NS, by_lock, by_store, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +116,108 @@ class _Write:
 
 
 @dataclass(slots=True)
+class _Doubt:
+    """A write that took effect at a revision that is not known, or may have."""
+
+    token: int
+    ended_ns: int
+    until_ns: int
+    """Until when it may take effect."""
+    at: Cause
+    old: bool
+    """Whether the store had taken a newer holder's write when it ended."""
+    passed: bool = False
+    """Whether it may have taken effect after a newer holder's write that came later."""
+
+
+@dataclass(slots=True)
 class _Store:
     taken: dict[Cause, _Write] = field(default_factory=dict)
-    in_doubt: tuple[int, Cause] | None = None
-    """The last write of an old holder that took effect at a revision that is not known, or may
-    have."""
-    greatest: int = -1
-    decided: bool = False
+    newest: _Taken = _Taken()
+    """The greatest token with which the store took a write, and the answer to that."""
+    asked: dict[str, tuple[int, _Taken]] = field(default_factory=dict)
+    """Open write -> when it was sent, and the newest one then."""
+    in_doubt: dict[Cause, _Doubt] = field(default_factory=dict)
+    refused: bool = False
+    """Whether a write was refused for a newer token."""
 
 
 @final
 class OldHoldersAreRefused(Rule[_Store]):
-    """ETCD-06. The order of writes is that of their revisions."""
+    """ETCD-06. The order of writes is that of their revisions. A refusal shows the token that the
+    store has: no older one than it took before."""
 
     clause = "ETCD-06"
     keys = staticmethod(by_store)
     state = _Store
 
-    @on(StoreCompleted)
-    def step(self, state: _Store, event: Event, body: StoreCompleted) -> Findings:
-        if body.outcome == "failed":
-            # The write was refused for another reason than a newer token.
-            if body.newer_token <= body.token:
-                return NOTHING
-            state.decided = True
-            return (Exercised(event.ref, Evidence.CLIENT),)
-        # A write whose effect is not known is no violation. If it was an old holder's, it leaves
-        # open whether such a write would be refused.
-        if body.outcome == "unknown" or body.revision <= 0:
-            if body.token < state.greatest:
-                state.in_doubt = body.token, event.ref
+    @on(StoreInvoked, StoreCompleted)
+    def step(self, state: _Store, event: Event, body: Struct) -> Findings:
+        if isinstance(body, StoreInvoked):
+            remember(state.asked, body.operation, (event.at_ns, state.newest))
             return NOTHING
-        state.greatest = max(state.greatest, body.token)
+        assert isinstance(body, StoreCompleted)
+        sent_ns, before = state.asked.pop(body.operation, (-1, _Taken()))
+        if body.outcome == "failed":
+            return self._refused(state, event, body, sent_ns, before)
+        # A write whose effect is not known is no violation. If it was an old holder's, it leaves
+        # open whether such a write would be refused. It may be one only by the time it takes
+        # effect, since a member may hold it until a newer holder has written.
+        if body.outcome == "unknown" or body.revision <= 0:
+            held_ns = HELD_NS if body.outcome == "unknown" else 0
+            doubt = _Doubt(
+                body.token,
+                ended_ns=event.at_ns,
+                until_ns=event.at_ns + held_ns,
+                at=event.ref,
+                old=body.token < state.newest.token,
+            )
+            remember(state.in_doubt, event.ref, doubt)
+            return NOTHING
+        for doubt in state.in_doubt.values():
+            doubt.passed |= doubt.token < body.token and sent_ns <= doubt.until_ns
+        taken = _Taken(body.token, event.ref)
+        state.newest = max(state.newest, taken, key=lambda one: one.token)
         write = _Write(body.token, body.revision, event.ref)
         found = self._order(state, body, write)
         remember(state.taken, event.ref, write)
         return found
+
+    @staticmethod
+    def _refused(
+        state: _Store, event: Event, body: StoreCompleted, sent_ns: int, before: _Taken
+    ) -> Findings:
+        # A write that was acknowledged before this one was sent came before it in the store. One
+        # that was still under way may have come later.
+        if before.at is not None and 0 <= body.newer_token < before.token:
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{store} refused a write with token {token} for the newer token {newer_token}, "
+                "after it had taken one with token {other_token}",
+                (before.at,),
+                store=Scope("store", body.store),
+                token=body.token,
+                newer_token=body.newer_token,
+                other_token=before.token,
+                client=process_scope(event.process),
+                other=process_scope(before.at.process),
+                lock=Scope("lock", body.lock),
+            )
+            return (broken,)
+        # The write was refused for another reason than a newer token.
+        if body.newer_token <= body.token:
+            return NOTHING
+        state.refused = True
+        # What had ended before this one was sent, with an older token than the store has now, did
+        # not replace that token. A refusal that was sent earlier knows nothing of it.
+        if body.revision > 0:
+            state.in_doubt = {
+                at: doubt
+                for at, doubt in state.in_doubt.items()
+                if doubt.ended_ns >= sent_ns or doubt.token >= body.newer_token
+            }
+        return (Exercised(event.ref, Evidence.CLIENT),)
 
     @staticmethod
     def _order(state: _Store, body: StoreCompleted, write: _Write) -> Findings:
@@ -179,8 +245,11 @@ class OldHoldersAreRefused(Rule[_Store]):
         return NOTHING
 
     def end(self, state: _Store, end: RunEnd) -> Findings:
-        if state.in_doubt is None or state.decided:
-            return NOTHING
-        token, ref = state.in_doubt
-        message = f"how the write of an old holder, with token {token}, ended is not known"
-        return (Undecided(message, ref),)
+        for doubt in state.in_doubt.values():
+            # Nearly every member that is killed leaves a write in doubt whose holder releases the
+            # lock later. If the store refused nobody, nothing is said of it that this might belie.
+            if doubt.old or (doubt.passed and state.refused):
+                token = doubt.token
+                message = f"how the write of an old holder, with token {token}, ended is not known"
+                return (Undecided(message, doubt.at),)
+        return NOTHING

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from etcd_histories import A, B, broken, holds, idle, refused, store, take, unknown
+from etcd_histories import (
+    A,
+    B,
+    answer_store,
+    ask_store,
+    broken,
+    holds,
+    idle,
+    refused,
+    store,
+    take,
+    unknown,
+    verdict,
+)
 from tests.suites.partition_histories import stated
 
+from fencepost import Event
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.clients.locks import OLD_TOKEN
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked
@@ -110,11 +124,102 @@ def test_a_write_of_the_newest_holder_may_end_unknown() -> None:
     assert idle(h, "ETCD-06")
 
 
-def test_a_refusal_decides_etcd_06_whatever_another_write_did() -> None:
+def in_doubt(h: HistoryBuilder, client: str, token: int) -> None:
+    store(h, client, token, outcome="unknown", error="timed out")
+
+
+def refuse(h: HistoryBuilder, client: str, token: int, newer: int, revision: int = 21) -> Event:
+    return store(h, client, token, revision, outcome="failed", newer_token=newer, error=OLD_TOKEN)
+
+
+def test_a_later_refusal_shows_that_an_old_holders_write_of_unknown_end_had_no_effect() -> None:
+    for revision, shown in ((21, True), (-1, False)):
+        h = HistoryBuilder()
+        store(h, B, 7, 20)
+        in_doubt(h, A, 5)
+        refuse(h, A, 4, 7, revision)
+        assert holds(h, "ETCD-06") is shown
+        assert unknown(h, "ETCD-06") is not shown
+
+
+def test_a_refusal_that_was_asked_for_before_shows_nothing_of_a_write_of_unknown_end() -> None:
     h = HistoryBuilder()
     store(h, B, 7, 20)
-    store(h, A, 5, outcome="unknown", error="timed out")
-    store(h, A, 5, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    refuse(h, A, 5, 7)
+    early = ask_store(h, A, 4)
+    in_doubt(h, A, 5)
+    answer_store(h, A, early, 4, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    assert unknown(h, "ETCD-06")
+    refuse(h, A, 5, 7)
+    assert holds(h, "ETCD-06")
+
+
+def test_a_refusal_that_names_the_token_of_a_write_of_unknown_end_leaves_it_open() -> None:
+    h = HistoryBuilder()
+    in_doubt(h, A, 5)
+    refuse(h, A, 4, 5)
+    store(h, B, 7, 22)
+    assert unknown(h, "ETCD-06")
+
+
+def test_a_write_of_unknown_end_may_take_effect_after_one_that_was_sent_within_a_minute() -> None:
+    for after_ms, late in ((59_998, True), (60_000, False)):
+        h = HistoryBuilder()
+        store(h, A, 5, 19)
+        refuse(h, B, 3, 5, 19)
+        in_doubt(h, A, 5)
+        h.after(after_ms)
+        store(h, B, 7, 20)
+        assert unknown(h, "ETCD-06") is late
+        assert holds(h, "ETCD-06") is not late
+        refuse(h, A, 5, 7)
+        assert holds(h, "ETCD-06")
+
+
+def test_a_write_of_unknown_end_before_a_newer_one_leaves_nothing_open_if_none_was_refused() -> (
+    None
+):
+    h = HistoryBuilder()
+    in_doubt(h, A, 5)
+    store(h, B, 7, 20)
+    assert idle(h, "ETCD-06")
+
+
+def test_a_write_that_took_effect_before_a_newer_one_was_sent_is_in_order() -> None:
+    h = HistoryBuilder()
+    refuse(h, B, 3, 5, 19)
+    store(h, A, 5, -1)
+    store(h, B, 7, 20)
+    assert holds(h, "ETCD-06")
+
+
+def test_a_refusal_that_names_a_token_below_one_that_was_taken_before_breaks_etcd_06() -> None:
+    for named in (5, 3):
+        h = HistoryBuilder()
+        newest = store(h, B, 9, 20)
+        store(h, B, 7, 19)
+        refusal = refuse(h, A, 4, named)
+        found = broken(h, "ETCD-06")
+        assert stated(found, "token", "newer_token", "other_token") == (4, named, 9)
+        assert (found.at, found.because) == (refusal.ref, (newest.ref,))
+        assert verdict(h, "ETCD-06").exercised == 0
+
+
+def test_a_refusal_that_was_asked_for_before_the_newer_write_ended_may_name_an_older_token() -> (
+    None
+):
+    h = HistoryBuilder()
+    name = ask_store(h, A, 4)
+    store(h, B, 9, 20)
+    answer_store(h, A, name, 4, 19, outcome="failed", newer_token=5, error=OLD_TOKEN)
+    assert holds(h, "ETCD-06")
+
+
+def test_a_refusal_that_names_no_token_or_that_no_event_asked_for_accuses_nobody() -> None:
+    h = HistoryBuilder()
+    store(h, B, 9, 20)
+    refuse(h, A, 4, -1)
+    answer_store(h, A, "not recorded", 4, 21, outcome="failed", newer_token=5, error=OLD_TOKEN)
     assert holds(h, "ETCD-06")
 
 
