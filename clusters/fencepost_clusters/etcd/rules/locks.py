@@ -23,7 +23,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.etcd.events import LockCompleted, LockInvoked, StoreCompleted, StoreInvoked
-from fencepost_clusters.etcd.rules.keys import HELD_NS, by_lock, by_store, remember
+from fencepost_clusters.etcd.rules.keys import by_lock, by_store, remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,11 @@ class _Doubt:
 
     token: int
     ended_ns: int
-    until_ns: int
-    """Until when it may take effect."""
     at: Cause
     old: bool
-    """Whether the store had taken a newer holder's write when it ended."""
-    passed: bool = False
-    """Whether it may have taken effect after a newer holder's write that came later."""
+    """Whether the store had taken a newer holder's write when it ended. One that ended before that
+    may take effect later, too, since a member may hold it; but each member that is killed leaves
+    such a write."""
 
 
 @dataclass(slots=True)
@@ -138,8 +136,6 @@ class _Store:
     asked: dict[str, tuple[int, _Taken]] = field(default_factory=dict)
     """Open write -> when it was sent, and the newest one then."""
     in_doubt: dict[Cause, _Doubt] = field(default_factory=dict)
-    refused: bool = False
-    """Whether a write was refused for a newer token."""
 
 
 @final
@@ -161,21 +157,16 @@ class OldHoldersAreRefused(Rule[_Store]):
         if body.outcome == "failed":
             return self._refused(state, event, body, sent_ns, before)
         # A write whose effect is not known is no violation. If it was an old holder's, it leaves
-        # open whether such a write would be refused. It may be one only by the time it takes
-        # effect, since a member may hold it until a newer holder has written.
+        # open whether such a write would be refused.
         if body.outcome == "unknown" or body.revision <= 0:
-            held_ns = HELD_NS if body.outcome == "unknown" else 0
             doubt = _Doubt(
                 body.token,
                 ended_ns=event.at_ns,
-                until_ns=event.at_ns + held_ns,
                 at=event.ref,
                 old=body.token < state.newest.token,
             )
             remember(state.in_doubt, event.ref, doubt)
             return NOTHING
-        for doubt in state.in_doubt.values():
-            doubt.passed |= doubt.token < body.token and sent_ns <= doubt.until_ns
         taken = _Taken(body.token, event.ref)
         state.newest = max(state.newest, taken, key=lambda one: one.token)
         write = _Write(body.token, body.revision, event.ref)
@@ -208,7 +199,6 @@ class OldHoldersAreRefused(Rule[_Store]):
         # The write was refused for another reason than a newer token.
         if body.newer_token <= body.token:
             return NOTHING
-        state.refused = True
         # What had ended before this one was sent, with an older token than the store has now, did
         # not replace that token. A refusal that was sent earlier knows nothing of it.
         if body.revision > 0:
@@ -246,9 +236,7 @@ class OldHoldersAreRefused(Rule[_Store]):
 
     def end(self, state: _Store, end: RunEnd) -> Findings:
         for doubt in state.in_doubt.values():
-            # Nearly every member that is killed leaves a write in doubt whose holder releases the
-            # lock later. If the store refused nobody, nothing is said of it that this might belie.
-            if doubt.old or (doubt.passed and state.refused):
+            if doubt.old:
                 token = doubt.token
                 message = f"how the write of an old holder, with token {token}, ended is not known"
                 return (Undecided(message, doubt.at),)

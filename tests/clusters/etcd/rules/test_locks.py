@@ -154,31 +154,7 @@ def test_a_refusal_that_was_asked_for_before_shows_nothing_of_a_write_of_unknown
     assert holds(h, "ETCD-06")
 
 
-def test_a_refusal_that_names_the_token_of_a_write_of_unknown_end_leaves_it_open() -> None:
-    h = HistoryBuilder()
-    in_doubt(h, A, 5)
-    refuse(h, A, 4, 5)
-    store(h, B, 7, 22)
-    assert unknown(h, "ETCD-06")
-
-
-def test_a_write_of_unknown_end_may_take_effect_after_one_that_was_sent_within_a_minute() -> None:
-    for after_ms, late in ((59_998, True), (60_000, False)):
-        h = HistoryBuilder()
-        store(h, A, 5, 19)
-        refuse(h, B, 3, 5, 19)
-        in_doubt(h, A, 5)
-        h.after(after_ms)
-        store(h, B, 7, 20)
-        assert unknown(h, "ETCD-06") is late
-        assert holds(h, "ETCD-06") is not late
-        refuse(h, A, 5, 7)
-        assert holds(h, "ETCD-06")
-
-
-def test_a_write_of_unknown_end_before_a_newer_one_leaves_nothing_open_if_none_was_refused() -> (
-    None
-):
+def test_a_write_of_unknown_end_before_a_newer_one_leaves_nothing_open() -> None:
     h = HistoryBuilder()
     in_doubt(h, A, 5)
     store(h, B, 7, 20)
