@@ -3,8 +3,10 @@
 A lease lasts its TTL from the last renewal for which the client got an answer. A renewal of unknown
 outcome counts as one that took effect as late as a member may have held it (`HELD_NS`). A new
 leader grants every lease its whole TTL once more, so the time also restarts at each election. The
-leader revokes leases, so a pause of its process excuses a delay. A lease that was revoked is gone
-with its key when that is answered, until its id is granted again.
+leader revokes leases, so a pause of its process excuses a delay, and so does a request that it
+ends: it hands its leadership over, which takes seconds where a member is cut off, and drops
+proposals meanwhile. A lease that was revoked is gone with its key when that is answered, until its
+id is granted again.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from fencepost import (
     FaultHealed,
     FaultInjected,
     Findings,
+    ProcessAsked,
+    ProcessExited,
     Rule,
     RunEnd,
     Scope,
@@ -80,7 +84,8 @@ class _Lease:
 
 @dataclass(slots=True)
 class _Pause:
-    """A process that a fault keeps from running, and from when until when."""
+    """A process that a fault keeps from running, or that was asked to end, and from when until
+    when."""
 
     process: str
     from_ns: int
@@ -101,7 +106,7 @@ class _Leases:
     leader: str = ""
     """The process that became leader last, by its own log."""
     pauses: dict[str, _Pause] = field(default_factory=dict)
-    """Fault -> the pause."""
+    """Fault, or process that was asked to end -> the pause."""
     suspects: dict[Cause, Deadline] = field(default_factory=dict)
 
     def lease(self, number: int) -> _Lease:
@@ -151,6 +156,8 @@ class ExpiredKeysAreGone(Rule[_Leases]):
         LeaderElected,
         FaultInjected,
         FaultHealed,
+        ProcessAsked,
+        ProcessExited,
     )
     def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
         match body:
@@ -164,6 +171,10 @@ class ExpiredKeysAreGone(Rule[_Leases]):
                 remember(state.pauses, body.fault_id, pause)
             case FaultHealed(fault_id=fault) if fault in state.pauses:
                 state.pauses[fault].until_ns = event.at_ns
+            case ProcessAsked(asked=process):
+                remember(state.pauses, process, _Pause(process, event.at_ns))
+            case ProcessExited(ended=process) if process in state.pauses:
+                state.pauses[process].until_ns = event.at_ns
             case LeaseInvoked(operation=operation, lease=number, action=action):
                 lease = state.lease(number)
                 remember(lease.open, operation, event.at_ns)
@@ -239,7 +250,7 @@ class ExpiredKeysAreGone(Rule[_Leases]):
             client=process_scope(event.process),
         )
         if asked_ns <= state.due_ns(since_ns + ttl_ns):
-            why = f"{state.leader}, which leads, was paused"
+            why = f"{state.leader}, which leads, was paused, or asked to end"
             return (Excused(event.ref, f"{broken.message}: {why}"),)
         late = Deadline(
             broken, (state.leader, *OBSERVERS), since_ns, asked_ns, ttl_ns, omission=False

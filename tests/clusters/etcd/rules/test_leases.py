@@ -26,7 +26,7 @@ from etcd_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import HARNESS, FaultHealed, FaultInjected, Stalled
+from fencepost import HARNESS, FaultHealed, FaultInjected, ProcessAsked, Stalled
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events import LeaseInvoked
 from fencepost_clusters.etcd.rules.keys import KEPT
@@ -300,6 +300,19 @@ def test_a_leader_that_is_paused_is_excused_until_the_bound_after_its_pause() ->
         found = verdict(h, "ETCD-04")
         assert (found.excused, found.violated) == (excused, 1 - excused)
         assert not excused or "etcd-1#1, which leads, was paused" in found.reason
+
+
+def test_a_leader_that_was_asked_to_end_hands_its_leadership_over_meanwhile() -> None:
+    """Where a member is cut off, that took 7 s, in which proposals were dropped."""
+    for process, excused in ((ONE, 1), (TWO, 0)):
+        h = HistoryBuilder()
+        leads(h, ONE, "a1", 2)
+        held_and_abandoned(h)
+        h.add("harness", ProcessAsked(asked=process, signal="SIGTERM"))
+        h.after(9_000)
+        refused(h, B, 2, 1, 5)
+        found = verdict(h, "ETCD-04")
+        assert (found.excused, found.violated) == (excused, 1 - excused)
 
 
 def test_a_client_that_is_answered_before_the_harness_has_recorded_the_resumption() -> None:
