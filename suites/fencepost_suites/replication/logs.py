@@ -11,6 +11,7 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Facts,
     Findings,
     Key,
     Rule,
@@ -264,6 +265,7 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         # it.
         if (asked or silent) and leader_joins(known, body):
             return NOTHING
+        former: Facts = {"former": broker_of(known.leader)} if known.leader >= 0 else {}
         broken = violated(
             event.ref,
             Evidence.PEER,
@@ -273,7 +275,7 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
             partition=partition_of(body),
             epoch=body.leader_epoch,
             isr=tuple(known.isr),
-            former=broker_of(known.leader),
+            **former,
         )
         return (broken,)
 
