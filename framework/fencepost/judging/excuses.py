@@ -45,6 +45,9 @@ class Excuse(Struct, frozen=True):
     slots themselves."""
     severs: bool = False
     """Whether no data passes in these directions."""
+    doubles: bool = False
+    """Whether it is a second process with the id of a node: that takes nothing from the first one,
+    unless it takes the id over."""
     ended_ns: int | None = None
     """When it was healed; None: it still acts."""
 
@@ -99,6 +102,7 @@ class Excuses(Struct):
                     frozenset(map(slot_of, body.targets)),
                     body.pairs(),
                     severs=bool(body.acts(Effect.SEVERS)),
+                    doubles=bool(body.acts(Effect.DOUBLES)),
                 )
             # A heal of an unknown fault is passed over: its injection may be missing in a damaged
             # history.

@@ -240,6 +240,8 @@ ANEW_NS = 1_000_000_000
 """How long a process that was struck needs at least to be heard of again."""
 _FROM_ALL = 10
 """From how many a process is parted that is struck itself: more than most clusters have."""
+_HEARD = 0.1
+"""How much of a cut it is if data passes late."""
 _STRUCK = 2
 """How many faults are shown that struck a process of the violation's own slots, and how often a
 process is shown to have run that a fault had stopped."""
@@ -366,7 +368,8 @@ def _takes(fault: Excuse, slots: frozenset[str]) -> tuple[bool, int]:
     """What a fault takes from these slots: whether it acts upon one of them itself, and from how
     many others it parts them."""
     if not fault.directions:
-        return not slots.isdisjoint(fault.slots), 0
+        upon = not slots.isdisjoint(fault.slots)
+        return (False, int(upon)) if fault.doubles else (upon, 0)
     return False, len({frozenset(p) for p in fault.directions if not slots.isdisjoint(p)})
 
 
@@ -378,7 +381,10 @@ def _took(fault: Excuse, held: frozenset[str], turn_ns: int) -> float:
     upon, parted = _takes(fault, held)
     long_ns = max(0, until_ns - since_ns)
     # A holder that is struck itself hears from nobody, and has to find its peers again.
-    return _FROM_ALL * max(long_ns, ANEW_NS) if upon and until_ns > since_ns else parted * long_ns
+    if upon and until_ns > since_ns:
+        return _FROM_ALL * max(long_ns, ANEW_NS)
+    # Over a link that is slow, or one that holds single messages, it is heard still.
+    return parted * long_ns * (1 if fault.severs else _HEARD)
 
 
 def _ended_ns(fault: Excuse) -> float:

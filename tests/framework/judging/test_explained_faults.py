@@ -268,6 +268,35 @@ def test_a_fault_that_begins_right_before_a_late_report_moved_nothing() -> None:
     assert shown(why(h, read, taken).lines())[0] == "isolate-1"
 
 
+@pytest.mark.parametrize("beside", ["duplicate_id-2", "slow_link-2"])
+def test_a_second_process_or_a_slow_link_moved_nothing_where_the_holder_was_cut_off(
+    beside: str,
+) -> None:
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("redis-1#1", Appended(7))
+    if beside == "duplicate_id-2":
+        strike(h, beside, "redis-1#1")
+    else:
+        ways = ("redis-1 -> redis-2", "redis-2 -> redis-1")
+        body = FaultInjected(
+            fault_id=beside,
+            fault="slow_link",
+            targets=("redis-1", "redis-2"),
+            receipt=True,
+            evidence="it took 300 ms",
+            directions=ways,
+            effects=tuple(f"slows {way}" for way in ways),
+        )
+        h.add("harness", body)
+    h.after(9_000)
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.after(3_000)
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines())[-1] == "isolate-1"
+
+
 def test_what_moved_the_last_turn_is_shown_and_not_what_moved_one_between() -> None:
     h = HistoryBuilder()
     cluster(h)
