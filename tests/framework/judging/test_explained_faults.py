@@ -274,7 +274,7 @@ def test_a_second_process_or_a_slow_link_moved_nothing_where_the_holder_was_cut_
 ) -> None:
     h = HistoryBuilder()
     cluster(h)
-    taken = h.add("redis-1#1", Appended(7))
+    taken = [h.add("redis-1#1", Appended(number)) for number in range(8)]
     if beside == "duplicate_id-2":
         strike(h, beside, "redis-1#1")
     else:
@@ -294,7 +294,8 @@ def test_a_second_process_or_a_slow_link_moved_nothing_where_the_holder_was_cut_
     h.after(3_000)
     h.add("sentinel-1#1", Promoted("redis 2", 1))
     read = h.add("clients/reader-1#1", Missed())
-    assert shown(why(h, read, taken).lines())[-1] == "isolate-1"
+    # The proof leaves room for one fault.
+    assert shown(why(h, read, *taken).lines()) == ["isolate-1"]
 
 
 def test_what_moved_the_last_turn_is_shown_and_not_what_moved_one_between() -> None:
