@@ -23,6 +23,7 @@ from typing import final
 from msgspec.structs import replace
 
 from fencepost.events import (
+    Effect,
     Event,
     FaultHealed,
     FaultInjected,
@@ -216,9 +217,20 @@ def choose(
     # what moved the last of them.
     moved = turning.moved()
     take(moved[:1], 1)
+    # A holder that was stopped, and ran for a moment while the proof was written, acted then.
+    take(turning.ran(before), _STRUCK)
     take(turning.lacking(), 2)
     take(reversed(turning.turns), 2)
     take(moved[:0:-1], 1)
+    # Whoever stood still as the last turn came could not be the next holder.
+    take(turning.stopped(), 2)
+    if turning.turns:
+        # What came after the loss was decided explains nothing of it.
+        until_ns = turning.decided_ns
+        on, faults, close, distant = (
+            [event for event in some if began_ns(event) <= until_ns]
+            for some in (on, faults, close, distant)
+        )
     # Then faults that only strike near: the newest that acts still, or else the newest of all.
     take(on or faults, 1)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
@@ -271,6 +283,8 @@ class _Turning:
     """When the first and the last event of the proof before the first turn were written."""
     faults: Sequence[tuple[Event, Excuse]]
     """All faults, the oldest first; and the ends of processes by themselves, as faults."""
+    decided_ns: int = 0
+    """When the last turn had come, and the proof was written."""
 
     @classmethod
     def of(
@@ -284,6 +298,9 @@ class _Turning:
         # Without a proof there is no beginning, and no turn can be told from an earlier one.
         first_ns = min((event.at_ns for event in because), default=0)
         after = [event for event in reversed(turns) if because and event.at_ns > first_ns]
+        # A proof that names a turn says which one it was: later ones have nothing to do with it.
+        named = [event for event in after if event in because]
+        after = [event for event in after if not named or event.at_ns <= named[-1].at_ns]
         if not after:
             return cls((), (), (), (0, 0), ())
         former = _former(after[0], before)
@@ -296,7 +313,34 @@ class _Turning:
         # later.
         last_ns = max(event.at_ns for event in because if event.at_ns <= after[0].at_ns)
         gained_ns = [0 if former is None else former.at_ns, *(event.at_ns for event in after)]
-        return cls(after, holders, gained_ns, (first_ns, last_ns), list(_faults(before)))
+        decided_ns = max(event.at_ns for event in (after[-1], *because))
+        faults = list(_faults(before))
+        return cls(after, holders, gained_ns, (first_ns, last_ns), faults, decided_ns)
+
+    def ran(self, before: Sequence[Event]) -> list[Event]:
+        """When a holder ran that a fault had stopped, until the loss was decided."""
+        held = frozenset().union(*self.holders)
+        return [
+            event
+            for event in before
+            if isinstance(event.body, ProcessResumed)
+            and slot_of(event.body.resumed) in held
+            and self.wrote_ns[0] <= event.at_ns <= self.decided_ns
+        ]
+
+    def stopped(self) -> list[Event]:
+        """The faults that kept nodes from running as the last turn came, the newest first."""
+        if not self.turns:
+            return []
+        turn_ns, holder = self.turns[-1].at_ns, self.holders[-1]
+        return [
+            event
+            for event, fault in reversed(self.faults)
+            if not fault.directions
+            and not fault.doubles
+            and fault.began_ns <= turn_ns <= _ended_ns(fault)
+            and holder.isdisjoint(fault.slots)
+        ]
 
     def moved(self) -> list[Event]:
         """For each turn, the fault that moved it, if one did: of those that acted upon the holder
@@ -430,10 +474,13 @@ def _resumed(events: Iterable[Event], before: Sequence[Event]) -> list[Event]:
 
 
 def _struck(event: Event, subjects: Subjects) -> bool:
-    """Whether a fault acted upon a process of one of the violation's own slots."""
+    """Whether a fault acted upon a process of one of the violation's own slots. A second process
+    with its id did not."""
     body = event.body
-    return isinstance(body, FaultInjected) and any(
-        "#" in target and subjects.of_slot(target) for target in body.targets
+    return (
+        isinstance(body, FaultInjected)
+        and not body.acts(Effect.DOUBLES)
+        and any("#" in target and subjects.of_slot(target) for target in body.targets)
     )
 
 

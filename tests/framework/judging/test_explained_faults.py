@@ -16,6 +16,7 @@ from fencepost import (
     FaultInjected,
     NodeStarted,
     ProcessExited,
+    ProcessResumed,
     ProcessSpawned,
     Scope,
 )
@@ -296,6 +297,61 @@ def test_a_second_process_or_a_slow_link_moved_nothing_where_the_holder_was_cut_
     read = h.add("clients/reader-1#1", Missed())
     # The proof leaves room for one fault.
     assert shown(why(h, read, *taken).lines()) == ["isolate-1"]
+
+
+def test_what_came_after_the_named_turn_explains_nothing() -> None:
+    """A paused master ran for a moment, in which it acknowledged; what struck others later pushed
+    that out."""
+    h = HistoryBuilder()
+    cluster(h)
+    strike(h, "pause-1", "redis-1#1")
+    first = h.add("redis-1#1", Appended(7))
+    h.add("harness", ProcessResumed(resumed="redis-1#1", from_ns=0, ran_ns=431))
+    last = h.add("redis-1#1", Appended(8))
+    turn = h.add("sentinel-1#1", Promoted("redis 3", 1))
+    heal(h, "pause-1")
+    for number, node in ((3, "redis-2#1"), (5, "redis-1#1"), (6, "redis-3#1")):
+        strike(h, f"kill-{number}", node)
+        heal(h, f"kill-{number}")
+        h.add("sentinel-1#1", Promoted("redis 2", number))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, first, last, turn).lines()
+    assert shown(lines) == ["pause-1"]
+    assert any("was resumed" in line for line in lines)
+    assert not any("in epoch 3" in line or "in epoch 6" in line for line in lines)
+
+
+def test_a_node_that_stood_still_as_the_turn_came_could_not_be_the_next_holder() -> None:
+    """It had the only copy."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = [h.add("redis-1#1", Appended(number)) for number in range(5)]
+    strike(h, "pause-10", "redis-3#1")
+    strike(h, "pause-11", "redis-1#1")
+    isolates(h, "isolate-12", "sentinel-1", ("redis-1", "redis-2", "redis-3"))
+    turn = h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    assert {"pause-10", "pause-11"} <= set(shown(why(h, read, *taken, turn).lines()))
+
+
+def test_a_second_process_is_no_fault_of_its_nodes_first_one() -> None:
+    h = HistoryBuilder()
+    cluster(h)
+    body = FaultInjected(
+        fault_id="duplicate_id-1",
+        fault="duplicate_id",
+        targets=("redis-1#1", "redis-1-duplicate#1"),
+        receipt=True,
+        evidence="it runs",
+        effects=("doubles redis-1",),
+    )
+    h.add("harness", body)
+    heal(h, "duplicate_id-1")
+    taken = h.add("redis-1#1", Appended(7))
+    isolates(h, "isolate-2", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    read = h.add("clients/reader-1#1", Missed())
+    assert shown(why(h, read, taken).lines()) == ["isolate-2"]
 
 
 def test_what_moved_the_last_turn_is_shown_and_not_what_moved_one_between() -> None:
