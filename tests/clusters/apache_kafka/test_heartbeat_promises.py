@@ -10,8 +10,11 @@ from tests.clusters.apache_kafka.kraft_histories import (
     OBSERVER,
     SESSION_MS,
     ended,
+    healed,
+    injected,
     verdict,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
@@ -382,3 +385,55 @@ def test_a_stall_leaves_kr_20_undecided() -> None:
     h.add(CONTROLLER, Stalled(stalled_ns=900 * MS))
     answered(h, term=-1)
     assert verdict(h, "QC-22").verdict is Outcome.UNKNOWN
+
+
+def deposed(after_ms: int, epoch: int = 2) -> HistoryBuilder:
+    """Another controller is elected, and the former one logs no resignation."""
+    h = HistoryBuilder()
+    elected(h)
+    elected(h, OTHER, epoch)
+    answered(h.after(after_ms - 1))
+    return h.after(1_000)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "epoch", "broken"), [(10_100, 2, 0), (10_101, 2, 1), (60_000, 0, 0)]
+)
+def test_a_deposed_controller_that_accepts_for_long_breaks_kr_20(
+    after_ms: int, epoch: int, broken: int
+) -> None:
+    found = verdict(deposed(after_ms, epoch), "QC-22")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "elected", "epoch", "after_ns") == (OTHER, 2, after_ms * MS)
+
+
+@pytest.mark.parametrize("targets", [("controller-1", "controller-2"), (CONTROLLER,)])
+@pytest.mark.parametrize(("heals_ms", "broken"), [(0, 1), (50_000, 0), (60_000, 0)])
+def test_a_deposed_controller_that_a_fault_keeps_from_knowing_keeps_kr_20(
+    targets: tuple[str, ...], heals_ms: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    elected(h)
+    injected(h, "cut", *targets, cut=[targets[::-1]] if len(targets) > 1 else ())
+    elected(h, OTHER, 2)
+    healed(h.after(heals_ms), "cut")
+    answered(h.after(59_000 - heals_ms))
+    assert verdict(h.after(1_000), "QC-22").violated == broken
+
+
+def test_a_new_controller_that_is_gone_may_not_have_told_the_former_one() -> None:
+    """Nor does a term count from a line that is read late, or end by one of a former term."""
+    gone, resigns, former = HistoryBuilder(), HistoryBuilder(), HistoryBuilder()
+    for h in (gone, resigns):
+        elected(h)
+        elected(h, OTHER, 2)
+    ended(gone, OTHER)
+    resigns.add(OTHER, ControllerResigned(epoch=2, reason="no_majority"))
+    elected(former, epoch=3)
+    elected(former, OTHER, 2)
+    elected(former, epoch=1)
+    former.add(CONTROLLER, ControllerResigned(epoch=1, reason="higher_epoch"))
+    for h in (gone, resigns, former):
+        answered(h.after(60_000))
+        assert verdict(h.after(1_000), "QC-22").violated == 0

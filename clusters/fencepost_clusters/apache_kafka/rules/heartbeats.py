@@ -20,7 +20,10 @@ from fencepost import (
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Findings,
     ProcessExited,
@@ -50,6 +53,10 @@ LOGGED_WITHIN_NS = SECOND
 """A controller that lives on logs an answer this soon after it is sent."""
 SLACK_NS = 100 * MS
 """What comes in is dated by the end of its answer: it may be this much older."""
+DEPOSED_WITHIN_NS = 10 * SECOND
+"""How long a controller may act on after another one was elected in a higher epoch. The new one
+tells every voter, and asks again two seconds later (`quorum.request.timeout.ms`) if it has no
+answer; one that hears from no majority resigns by itself within 1.5 fetch timeouts."""
 _CONTROLLER = "controller-"
 
 
@@ -337,37 +344,85 @@ class FormerEpochRefused(Rule[_Registered]):
         return (stale,)
 
 
+@dataclass(frozen=True, slots=True)
+class _Term:
+    epoch: int
+    since_ns: int
+    ref: Cause
+
+
 @dataclass(slots=True)
 class _Terms:
-    active: set[str] = field(default_factory=set)
+    active: dict[str, _Term] = field(default_factory=dict)
+    """Each process that was elected, and has neither resigned nor ended -> its newest term."""
     resigned: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """process -> when it resigned last."""
+    faults: Excuses = field(default_factory=Excuses)
     suspects: list[Deadline] = field(default_factory=list)
+
+    def learn(self, event: Event) -> None:
+        """Applies an event that begins or ends a term, or a fault."""
+        process, body = event.process, event.body
+        match body:
+            # A line about a former term, which is read late, changes nothing in the present one.
+            case ControllerElected(epoch=epoch) if epoch >= self._epoch(process):
+                self.active[process] = _Term(epoch, event.at_ns, event.ref)
+            case ControllerResigned(epoch=epoch) if epoch >= self._epoch(process):
+                self.active.pop(process, None)
+                self.resigned[process] = event.at_ns, event.ref
+            case ProcessExited(ended=ended):
+                self.active.pop(ended, None)
+            case FaultInjected() | FaultHealed():
+                self.faults.take(event)
+
+    def _epoch(self, process: str) -> int:
+        return self.active[process].epoch if process in self.active else -1
+
+    def deposed(self, process: str) -> tuple[str, _Term, int] | None:
+        """Another process that is active in a higher epoch than this one, its term, and since when
+        it could tell this one; None: there is no such process, or a fault keeps the two apart."""
+        own = self.active[process]
+        other, newest = max(self.active.items(), key=lambda one: one[1].epoch)
+        since_ns = max(own.since_ns, newest.since_ns)
+        if newest.epoch <= own.epoch or self.faults.on(process, other):
+            return None
+        for fault in self.faults.since(since_ns):
+            if fault.hits(process) or fault.hits(other) or fault.between(process, other):
+                since_ns = max(since_ns, fault.ended_ns or 0)
+        return other, newest, since_ns
 
 
 @final
 class OnlyActiveAccepts(Rule[_Terms]):
-    """QC-22. A heartbeat that came in while the controller was active may be answered later.
-    Exercised by each heartbeat that a controller refuses because it is not active."""
+    """QC-22. A heartbeat that came in while the controller was active may be answered later. A
+    controller that does not say that it resigned is judged, too, by the election of another one in
+    a higher epoch: `DEPOSED_WITHIN_NS` later it must know, unless a fault acted upon either of
+    them or upon their link since, or the other one has resigned or ended. Exercised by each
+    heartbeat that a controller refuses because it is not active."""
 
     clause = "QC-22"
     planes = KRAFT
     absence = (TERMS,)
     state = _Terms
 
-    @on(HeartbeatAnswered, ControllerElected, ControllerResigned)
+    @on(
+        HeartbeatAnswered,
+        ControllerElected,
+        ControllerResigned,
+        ProcessExited,
+        FaultInjected,
+        FaultHealed,
+    )
     def step(self, state: _Terms, event: Event, body: Struct) -> Findings:
-        match body:
-            case ControllerElected():
-                state.active.add(event.process)
-            case ControllerResigned():
-                state.active.discard(event.process)
-                state.resigned[event.process] = event.at_ns, event.ref
-            case HeartbeatAnswered() if event.process not in state.active:
-                if body.error == "NOT_CONTROLLER":
-                    return (Exercised(event.ref, Evidence.SELF),)
-                if body.error == "NONE":
-                    self._accepted(state, event, body)
+        if not isinstance(body, HeartbeatAnswered):
+            state.learn(event)
+        elif body.error == "NONE":
+            if event.process in state.active:
+                self._deposed(state, event, body)
+            else:
+                self._accepted(state, event, body)
+        elif body.error == "NOT_CONTROLLER" and event.process not in state.active:
+            return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     @staticmethod
@@ -386,6 +441,33 @@ class OnlyActiveAccepts(Rule[_Terms]):
         from_ns = body.received_at_ns - SECOND
         state.suspects.append(
             Deadline(accepted, (event.process, *OBSERVERS), from_ns, event.at_ns, SECOND)
+        )
+
+    @staticmethod
+    def _deposed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
+        """By its own word it is active. Another one may have been elected since: one that logs no
+        resignation would else accept heartbeats for good."""
+        deposed = state.deposed(event.process)
+        if deposed is None:
+            return
+        other, term, since_ns = deposed
+        if body.received_at_ns <= since_ns + DEPOSED_WITHIN_NS + SLACK_NS:
+            return
+        accepted = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} accepted a heartbeat of broker {broker} {after_ns} after {elected} was "
+            "elected in epoch {epoch}",
+            (term.ref,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            after_ns=body.received_at_ns - term.since_ns,
+            elected=process_scope(other),
+            epoch=term.epoch,
+        )
+        actors = event.process, other, *OBSERVERS
+        state.suspects.append(
+            Deadline(accepted, actors, since_ns, body.received_at_ns, DEPOSED_WITHIN_NS)
         )
 
     def end(self, state: _Terms, end: RunEnd) -> Findings:
