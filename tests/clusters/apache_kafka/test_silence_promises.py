@@ -60,6 +60,26 @@ def test_a_silence_that_is_late_is_taken_back_by_the_healing_of_its_own_fault_on
     assert violated(h) == broken
 
 
+@pytest.mark.parametrize(("ms", "broken"), [(BOUND_MS, 0), (BOUND_MS + 1, 1)])
+@pytest.mark.parametrize("how", ["ended", "paused", "cut off", "healed"])
+def test_a_broker_that_was_silent_before_its_unfencing_was_read_is_fenced_a_session_later(
+    how: str, ms: int, broken: int
+) -> None:
+    h = begun()
+    record(h, 12, fenced=True)
+    if how == "ended":
+        ended(h, FIRST)
+    elif how == "paused":
+        injected(h, "pause", FIRST)
+    else:
+        isolated(h, "broker-1")
+    if how == "healed":
+        healed(h, "isolate")
+    record(h, 13, fenced=False)
+    record(h.after(ms - 1), 20, fenced=True)
+    assert violated(h) == (broken and how != "healed")
+
+
 def test_without_an_active_controller_nothing_is_overdue() -> None:
     h = begun()
     h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))

@@ -133,6 +133,8 @@ class _Sessions:
     silent: dict[int, _Silence] = field(default_factory=dict)
     silencing: dict[str, set[str]] = field(default_factory=dict)
     """The faults that act, each with the brokers' processes that it keeps silent."""
+    ended: set[str] = field(default_factory=set)
+    """The brokers' processes that have ended."""
     pauses: set[str] = field(default_factory=set)
     """Those of them that stop a process."""
     active: str = ""
@@ -190,11 +192,34 @@ class _Sessions:
         self.silencing.pop(fault_id, None)
         for broker in [b for b, one in self.silent.items() if one.why == fault_id]:
             process = self.incarnations.get(self.records[broker].incarnation, "")
-            why = next((one for one, silent in self.silencing.items() if process in silent), "")
+            why = self.why_silent(process)
             if why:
                 self.silent[broker].why = why
             else:
                 del self.silent[broker]
+
+    def why_silent(self, process: str) -> str:
+        """Why no controller hears a process; empty if one may hear it."""
+        if process in self.ended:
+            return f"{process} ended"
+        return next((one for one, silent in self.silencing.items() if process in silent), "")
+
+    def begin(self, process: str, event: Event) -> None:
+        """Begins the silence of a process that no controller hears, if it holds an id unfenced."""
+        broker, why = self.ids.get(process), self.why_silent(process)
+        record = None if broker is None else self.records.get(broker)
+        # A fenced broker has no session that could end.
+        if broker is None or record is None or record.fenced or not why:
+            return
+        # The process that is silent is not the one that holds the id: the holder may still be
+        # heard.
+        if self.incarnations.get(record.incarnation) != process:
+            return
+        # A second fault does not begin the silence anew: the controller has heard nothing since the
+        # first.
+        silence = self.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
+        if process in self.ended:
+            silence.why = why  # the healing of a fault does not end it
 
 
 def _bound_ns(session_ns: int) -> int:
@@ -208,8 +233,9 @@ class SilentIsFenced(Rule[_Sessions]):
     per timeout), and a second, while one controller is active, a majority of the voters reaches
     it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
     each set of voters counts that a live controller has read last. A silence ends with the record
-    that fences or deletes the broker, or registers another incarnation. Exercised by each fencing
-    of a broker known to be silent; also by the registration of another incarnation, fenced itself,
+    that fences or deletes the broker, or registers another incarnation. It begins with the record
+    that unfences a broker which nobody can hear by then. Exercised by each fencing of a broker
+    known to be silent; also by the registration of another incarnation, fenced itself,
     once most of a session has passed. A process that asks for the id all the time is registered
     before the controller looks for ended sessions, so nothing else fences the former one. An
     earlier one says nothing of the session, and KR-01 judges it."""
@@ -259,7 +285,9 @@ class SilentIsFenced(Rule[_Sessions]):
             case SessionConfigured():
                 state.timeouts[body.broker_id] = body.timeout_ms * MS
             case ProcessExited():
-                self._silenced(state, event, body.ended, f"{body.ended} ended")
+                if body.ended in state.ids:
+                    state.ended.add(body.ended)
+                    state.begin(body.ended, event)
                 if body.ended == state.active:
                     state.active = ""
             case FaultInjected():
@@ -301,38 +329,29 @@ class SilentIsFenced(Rule[_Sessions]):
             )
             if not heard:
                 process = target if "#" in target else state.newest.get(target, "")
-                self._silenced(state, event, process, body.fault_id)
-
-    @staticmethod
-    def _silenced(state: _Sessions, event: Event, process: str, why: str) -> None:
-        broker = state.ids.get(process)
-        record = None if broker is None else state.records.get(broker)
-        # A fenced broker has no session that could end.
-        if broker is None or record is None or record.fenced:
-            return
-        # The process that is silent is not the one that holds the id: the holder may still be
-        # heard.
-        if state.incarnations.get(record.incarnation) != process:
-            return
-        # A second fault does not begin the silence anew: the controller has heard nothing since the
-        # first.
-        silence = state.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
-        if isinstance(event.body, ProcessExited):
-            silence.why = why  # the healing of a fault does not end it
-        else:
-            state.silencing.setdefault(why, set()).add(process)
+                state.silencing.setdefault(body.fault_id, set()).add(process)
+                state.begin(process, event)
 
     def _committed(self, state: _Sessions, event: Event, body: BrokerCommitted) -> Findings:
         was = state.records.get(body.broker_id)
         if was is not None and body.offset <= was.offset:
             return NOTHING
         state.records[body.broker_id] = body
-        silence = state.silent.get(body.broker_id)
         another = was is not None and was.incarnation != body.incarnation
-        if silence is None or not (body.fenced or another):
-            return NOTHING  # a record that leaves its session open says nothing of its silence
+        # A record that leaves its session open says nothing of its silence.
+        found = self._closed(state, event, body, another=another) if body.fenced or another else ()
+        # The broker may have died right before its unfencing was read: its session runs out, too.
+        state.begin(state.incarnations.get(body.incarnation, ""), event)
+        return found
+
+    def _closed(
+        self, state: _Sessions, event: Event, body: BrokerCommitted, *, another: bool
+    ) -> Findings:
+        """A record ends a broker's session, if it had one."""
+        silence = state.silent.pop(body.broker_id, None)
+        if silence is None:
+            return NOTHING
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
-        del state.silent[body.broker_id]
         # The registration of another incarnation may come at any time. It shows that a session
         # ended only if it comes at about the end of one.
         waited = body.fenced and self._over(state, body.broker_id, event.at_ns - silence.since_ns)
