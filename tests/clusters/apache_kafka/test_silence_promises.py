@@ -20,7 +20,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
 )
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerDeleted, ControllerResigned
+from fencepost_kafka import BrokerDeleted, ControllerElected, ControllerResigned
 
 
 def violated(h: HistoryBuilder) -> int:
@@ -78,6 +78,27 @@ def test_a_broker_that_was_silent_before_its_unfencing_was_read_is_fenced_a_sess
     record(h, 13, fenced=False)
     record(h.after(ms - 1), 20, fenced=True)
     assert violated(h) == (broken and how != "healed")
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        (CONTROLLER, ControllerElected(epoch=1, log_end=9, last_epoch=1)),
+        ("controller-2#1", ControllerResigned(epoch=1, reason="higher_epoch")),
+    ],
+)
+def test_a_line_about_an_earlier_term_that_is_read_late_gives_no_time(
+    late: tuple[str, ControllerElected | ControllerResigned],
+) -> None:
+    h = begun()
+    h.add("controller-2#1", ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    ended(h, FIRST)
+    h.after(2_000)
+    h.add(*late)
+    h.add(late[0], ControllerResigned(epoch=1, reason="higher_epoch"))
+    record(h.after(BOUND_MS), 20, fenced=True)
+    found = verdict(h, "KR-02")
+    assert (found.violated, found.exercised) == (1, 0)
 
 
 def test_without_an_active_controller_nothing_is_overdue() -> None:

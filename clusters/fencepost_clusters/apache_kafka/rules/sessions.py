@@ -139,6 +139,8 @@ class _Sessions:
     """Those of them that stop a process."""
     active: str = ""
     """The active controller's process, if there is one."""
+    epoch: int = -1
+    """The highest epoch in which one was elected."""
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
     voters: Voters = field(default_factory=Voters)
@@ -300,10 +302,12 @@ class SilentIsFenced(Rule[_Sessions]):
                 self._overdue(state, began_ns(event), event.ref)
                 state.hears_again(body.fault_id)
                 state.resumed(state.faults.take(event), event.at_ns)
-            case ControllerElected():
-                state.active = event.process
-            case ControllerResigned() if event.process == state.active:
-                state.active = ""
+            # A line about an earlier term may be read late: it changes nothing in the present one.
+            case ControllerElected(epoch=epoch) if epoch >= state.epoch:
+                state.active, state.epoch = event.process, epoch
+            case ControllerResigned(epoch=epoch) if epoch >= state.epoch:
+                if event.process == state.active:
+                    state.active = ""
             case BrokerDeleted():
                 record = state.records.get(body.broker_id)
                 if record is not None and record.offset < body.offset:
