@@ -142,3 +142,61 @@ def test_a_dead_broker_that_is_deleted_need_not_be_fenced(offset: int, broken: i
     h.add(OBSERVER, BrokerDeleted(offset=offset, broker_id=1))
     h.after(2 * BOUND_MS)
     assert violated(h) == broken
+
+
+WHOLE_MS = 4 * BOUND_MS + 60_000
+"""How long a broker may be silent in all."""
+
+
+def elections(h: HistoryBuilder, for_ms: int, first: int = 2) -> None:
+    """One each two seconds, which no fault explains."""
+    for number in range(for_ms // 2_000):
+        process = ("controller-2#1", CONTROLLER)[number % 2]
+        elected = ControllerElected(epoch=first + number, log_end=9, last_epoch=1)
+        h.after(1_999).add(process, elected)
+
+
+@pytest.mark.parametrize(("for_ms", "broken"), [(WHOLE_MS - 1_000, 0), (WHOLE_MS + 1_000, 1)])
+def test_elections_that_nothing_explains_give_no_time_for_good(for_ms: int, broken: int) -> None:
+    h = begun()
+    ended(h, FIRST)
+    elections(h, for_ms)
+    record(h, 20, fenced=True)
+    found = verdict(h, "KR-02")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
+def test_the_whole_bound_counts_from_the_end_of_what_may_disturb_elections() -> None:
+    """A fault upon controllers or their links, and the end and the begin of one."""
+    cut = [("controller-1", "controller-2")]
+    for begin, end, broken in (
+        (lambda h: injected(h, "cut", *cut[0], cut=cut), lambda h: healed(h, "cut"), 0),
+        (lambda h: injected(h, "pause", CONTROLLER), lambda h: healed(h, "pause"), 0),
+        (lambda h: ended(h, "controller-3#1"), lambda h: ended(h, "controller-3#2"), 0),
+        (lambda h: injected(h, "pause", "broker-2#1"), lambda h: healed(h, "pause"), 1),
+    ):
+        h = begun()
+        ended(h, FIRST)
+        begin(h)
+        elections(h, WHOLE_MS - 4_000)
+        end(h)
+        elections(h, WHOLE_MS - 4_000, first=200)
+        assert violated(h) == broken
+
+
+def test_that_no_controller_is_known_for_long_decides_nothing() -> None:
+    h = begun()
+    h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))
+    ended(h, FIRST)
+    h.after(WHOLE_MS - 10)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+    record(h.after(20), 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
+
+
+def test_a_fencing_that_a_fault_explains_being_late_exercises_nothing() -> None:
+    h = begun()
+    injected(h, "pause", CONTROLLER)
+    ended(h, FIRST)
+    record(h.after(BOUND_MS + 1), 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED

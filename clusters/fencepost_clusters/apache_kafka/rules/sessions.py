@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -23,11 +24,13 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
+    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
     Rule,
     RunEnd,
+    Undecided,
     began_ns,
     judged,
     on,
@@ -47,6 +50,12 @@ from fencepost_kafka import (
     broker_of,
 )
 
+ELECTED_WITHIN_NS = 60 * SECOND
+"""How long elections may take that no fault explains: a candidate is one after a fetch timeout, 2 s
+by default, and so is the next one, if the votes were split."""
+_SESSIONS = 4
+"""How often a broker's session may begin anew with another controller, unless a fault explains
+it."""
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
@@ -111,6 +120,9 @@ class _Silence:
     since_ns: int
     ref: Cause
     why: str
+    whole_ns: int
+    """Since when it lasts without anything that may keep a controller from being elected. Each
+    election gives it another `since_ns`: those alone would excuse it for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +132,8 @@ class _Late:
     broker: int
     silence: _Silence
     deadline: Deadline
+    open: str = ""
+    """Why it decides nothing all the same, in words."""
 
 
 @dataclass(slots=True)
@@ -162,6 +176,24 @@ class _Sessions:
         alone = bool(self.voters.processes) and self.voters.may_be_starved(self.active)
         return "" if affected or alone else self.active
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether something may keep the controllers from electing one that fences: a fault acts
+        upon a controller or upon a link of two, or no majority of the voters lives."""
+        for one in self.faults.now.values():
+            ends = (self.controllers.intersection(way) for way in one.directions)
+            struck = not one.directions and not self.controllers.isdisjoint(one.slots)
+            if any(len(slots) > 1 for slots in ends) or (
+                struck and not one.fault_id.startswith("cut_from_controllers")
+            ):
+                return True
+        return all(map(self.voters.may_be_starved, self.living))
+
+    @property
+    def living(self) -> Sequence[str]:
+        """The controllers' processes that live."""
+        return [one for one in self.voters.processes.values() if one]
+
     def unheard(self, slot: str, cut: Excuse) -> bool:
         """Whether a cut keeps all data of a slot from every controller."""
         ways = {(slot, controller) for controller in self.controllers}
@@ -173,7 +205,7 @@ class _Sessions:
         for one in self.suspects:
             silence, record = one.silence, self.records.get(one.broker)
             # The silence was over the bound before the healing began: it stays late.
-            if silence.why != fault_id or began_ns > silence.since_ns + one.deadline.bound_ns:
+            if silence.why != fault_id or began_ns > one.deadline.from_ns + one.deadline.bound_ns:
                 kept.append(one)
             elif record is not None and not record.fenced:
                 # It is put back, so that it is judged by the time when the healing began.
@@ -186,7 +218,7 @@ class _Sessions:
         for broker, one in self.silent.items():
             process = self.incarnations.get(self.records[broker].incarnation, "")
             if one.why in self.pauses and slot_of(process) in changed:
-                one.since_ns = at_ns
+                one.since_ns = one.whole_ns = at_ns
 
     def hears_again(self, fault_id: str) -> None:
         """Ends the silences that one fault caused, unless another one that still acts goes on with
@@ -219,7 +251,7 @@ class _Sessions:
             return
         # A second fault does not begin the silence anew: the controller has heard nothing since the
         # first.
-        silence = self.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why))
+        silence = self.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why, event.at_ns))
         if process in self.ended:
             silence.why = why  # the healing of a fault does not end it
 
@@ -229,12 +261,19 @@ def _bound_ns(session_ns: int) -> int:
     return session_ns + session_ns // 4 + SECOND
 
 
+def _whole_ns(session_ns: int) -> int:
+    """How long it may be at most, whatever controllers are elected meanwhile."""
+    return _SESSIONS * _bound_ns(session_ns) + ELECTED_WITHIN_NS
+
+
 @final
 class SilentIsFenced(Rule[_Sessions]):
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
     it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
-    each set of voters counts that a live controller has read last. A silence ends with the record
+    each set of voters counts that a live controller has read last. Elections that nothing explains
+    give no more than four such bounds and a minute in all; where none is known, that is undecided.
+    A silence ends with the record
     that fences or deletes the broker, or registers another incarnation. It begins with the record
     that unfences a broker which nobody can hear by then. Exercised by each fencing of a broker
     known to be silent; also by the registration of another incarnation, fenced itself,
@@ -260,7 +299,7 @@ class SilentIsFenced(Rule[_Sessions]):
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
             return self._committed(state, event, body)
-        acting = state.acting
+        acting, disturbed = state.acting, bool(state.silent) and state.disturbed
         # The healing itself began earlier than its event. So what is late is decided in `_learn`,
         # by the time of its beginning.
         if not isinstance(body, FaultHealed):
@@ -271,6 +310,17 @@ class SilentIsFenced(Rule[_Sessions]):
             # The bound counts from the moment when a controller can fence.
             for silence in state.silent.values():
                 silence.since_ns = event.at_ns
+        struck = body.ended if isinstance(body, ProcessExited) else event.process
+        if (
+            disturbed
+            or (
+                isinstance(body, NodeStarted | ProcessExited)
+                and slot_of(struck) in state.controllers
+            )
+            or (state.silent and state.disturbed)
+        ):
+            for silence in state.silent.values():
+                silence.whole_ns = event.at_ns
         return NOTHING
 
     def _learn(self, state: _Sessions, event: Event) -> None:
@@ -358,16 +408,13 @@ class SilentIsFenced(Rule[_Sessions]):
         late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
         # The registration of another incarnation may come at any time. It shows that a session
         # ended only if it comes at about the end of one.
-        waited = body.fenced and self._over(state, body.broker_id, event.at_ns - silence.since_ns)
-        return (
-            NOTHING if late or (another and not waited) else (Exercised(event.ref, Evidence.PEER),)
-        )
-
-    @staticmethod
-    def _over(state: _Sessions, broker: int, silent_ns: int) -> bool:
-        """Whether a session ends with a silence that long, and not later than it must."""
-        session_ns = state.timeouts.get(broker, 0)
-        return session_ns * 3 // 4 <= silent_ns <= _bound_ns(session_ns)
+        session_ns = state.timeouts.get(body.broker_id, 0)
+        silent_ns = event.at_ns - silence.since_ns
+        waited = not another or (body.fenced and silent_ns >= session_ns * 3 // 4)
+        # One that comes late shows nothing, even if a fault explains that.
+        if late or not waited or silent_ns > _bound_ns(session_ns):
+            return NOTHING
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
         for broker, silence in list(state.silent.items()):
@@ -377,10 +424,18 @@ class SilentIsFenced(Rule[_Sessions]):
     @staticmethod
     def _late(state: _Sessions, broker: int, silence: _Silence, at_ns: int, at: Cause) -> bool:
         session_ns = state.timeouts.get(broker, 0)
-        bound_ns = _bound_ns(session_ns)
-        took_ns = at_ns - silence.since_ns
-        if not state.acting or not session_ns or took_ns <= bound_ns:
+        if not session_ns:
             return False
+        bound_ns, whole_ns = _bound_ns(session_ns), _whole_ns(session_ns)
+        since_ns, open_ = silence.since_ns, ""
+        actors: Sequence[str] = (state.acting,)
+        if not state.acting or at_ns - since_ns <= bound_ns:
+            # Controllers that log no elections show nothing of how many there were.
+            since_ns, bound_ns, actors = silence.whole_ns, whole_ns, state.living
+            if state.epoch < 0 or at_ns - since_ns <= bound_ns or state.disturbed:
+                return False
+            # The bound of a session counts from an election: there was none, or its line is lost.
+            open_ = "" if state.active else "no controller is known to be active"
         late = violated(
             at,
             Evidence.PEER,
@@ -388,16 +443,22 @@ class SilentIsFenced(Rule[_Sessions]):
             "timeout is {session_ns}",
             (silence.ref,),
             broker=broker_of(broker),
-            silent_ns=took_ns,
+            silent_ns=at_ns - since_ns,
             why=silence.why,
             session_ns=session_ns,
         )
-        deadline = Deadline(late, (state.acting, *OBSERVERS), silence.since_ns, at_ns, bound_ns)
-        state.suspects.append(_Late(broker, replace(silence), deadline))
+        deadline = Deadline(late, (*actors, *OBSERVERS), since_ns, at_ns, bound_ns)
+        state.suspects.append(_Late(broker, replace(silence), deadline, open_))
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Findings:
-        if state.acting:
-            for broker, silence in state.silent.items():
-                self._late(state, broker, silence, end.ended_at_ns, silence.ref)
-        return judged([one.deadline for one in state.suspects], end)
+        for broker, silence in state.silent.items():
+            self._late(state, broker, silence, end.ended_at_ns, silence.ref)
+        found: list[Finding] = []
+        for one in state.suspects:
+            broken = one.deadline.violated
+            if one.open:
+                found.append(Undecided(f"{broken.message}; but {one.open}", broken.at))
+            else:
+                found += judged((one.deadline,), end)
+        return found
