@@ -18,7 +18,9 @@ from tests.clusters.apache_kafka.kraft_histories import (
     record,
     verdict,
 )
+from tests.clusters.apache_kafka.test_heartbeat_promises import answered
 
+from fencepost import FaultTookEffect
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import BrokerDeleted, ControllerElected, ControllerResigned
 
@@ -199,4 +201,74 @@ def test_a_fencing_that_a_fault_explains_being_late_exercises_nothing() -> None:
     injected(h, "pause", CONTROLLER)
     ended(h, FIRST)
     record(h.after(BOUND_MS + 1), 20, fenced=True)
+    assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def kept_back(h: HistoryBuilder, fault: str, arguments: str, ways: int = 3) -> None:
+    """The heartbeats of broker 1, on its links to some controllers."""
+    cut = [("broker-1", one) for one in CONTROLLERS[:ways]]
+    injected(h, fault, "broker-1", *CONTROLLERS, cut=cut, arguments=arguments)
+
+
+ALL = '{"apis":[63],"first":0}'
+
+
+@pytest.mark.parametrize(
+    ("fault", "arguments", "ways", "broken"),
+    [
+        ("hold", ALL, 3, 1),
+        ("hold", ALL, 2, 0),
+        ("hold", '{"apis":[63],"first":1}', 3, 0),
+        ("hold", '{"apis":[62],"first":0}', 3, 0),
+        ("hold", '{"apis":[63],"first":0,"action":"delay","delay_ms":60000}', 3, 1),
+        ("hold", '{"apis":[63],"first":0,"action":"delay","delay_ms":600}', 3, 0),
+        ("slow_link", '{"latency_ms":60000}', 3, 1),
+        ("slow_link", '{"latency_ms":60000}', 2, 0),
+        ("slow_link", f'{{"latency_ms":{BOUND_MS}}}', 3, 0),
+        ("slow_link", f'{{"latency_ms":{BOUND_MS + 9},"jitter_ms":9}}', 3, 0),
+        ("slow_link", f'{{"latency_ms":{BOUND_MS + 9},"jitter_ms":8}}', 3, 1),
+        ("slow_link", '{"rate_kb":1}', 3, 0),
+    ],
+)
+def test_heartbeats_that_are_all_kept_back_for_longer_than_a_session_are_silence(
+    fault: str, arguments: str, ways: int, broken: int
+) -> None:
+    h = begun()
+    kept_back(h, fault, arguments, ways)
+    record(h.after(600_000), 20, fenced=True)
+    found = verdict(h, "KR-02")
+    assert (found.violated, found.exercised) == (broken, 0)
+
+
+@pytest.mark.parametrize(("heard", "broken"), [(True, 0), (False, 1)])
+def test_a_heartbeat_that_came_in_ends_the_silence_of_those_that_are_held(
+    heard: bool, broken: int
+) -> None:
+    h = begun()
+    kept_back(h, "hold", ALL)
+    h.after(2_000)
+    if heard:
+        answered(h)
+    record(h.after(BOUND_MS), 20, fenced=True)
+    assert violated(h) == broken
+
+
+def test_a_broker_whose_heartbeats_are_held_is_silent_once_the_fault_has_its_receipt() -> None:
+    for heals, broken in ((False, 1), (True, 0)):
+        h = begun()
+        cut = [("broker-1", one) for one in CONTROLLERS]
+        injected(h, "hold", "broker-1", *CONTROLLERS, cut=cut, arguments=ALL, receipt=False)
+        h.after(60_000).add("harness", FaultTookEffect(fault_id="hold-1", evidence="1 held"))
+        h.after(2_000)
+        if heals:
+            healed(h, "hold")
+        record(h.after(BOUND_MS), 20, fenced=True)
+        assert violated(h) == broken
+
+
+def test_an_election_while_heartbeats_are_delayed_gives_time_until_they_come_in() -> None:
+    h = begun()
+    kept_back(h, "slow_link", '{"latency_ms":6000}')
+    h.after(3_000).add(CONTROLLER, ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    record(h.after(60_000), 20, fenced=True)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED

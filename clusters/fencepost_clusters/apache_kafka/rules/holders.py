@@ -28,7 +28,7 @@ KINDS: frozenset[type[Struct]] = frozenset(
     }
 )
 """The kinds that `IdHolders` reads."""
-_HEARTBEAT = 63
+HEARTBEAT = 63
 """The API key of a broker's heartbeat to the controller."""
 _DELAYS = 8
 """A session runs out if it is shorter than so many delays of a link: the versions of a new
@@ -123,7 +123,7 @@ class IdHolders:
             late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
             self.delays[body.fault_id] = late_ms * MS
         apis = arguments.get("apis") if body.acts(Effect.HOLDS) else None
-        if apis and _HEARTBEAT not in apis:
+        if apis and HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
 
     def _silences(self, fault: Excuse, process: str, at_ns: int) -> str:

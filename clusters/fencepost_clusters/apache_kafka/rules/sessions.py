@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, json
+from msgspec.structs import replace as replaced
 
 from fencepost import (
     MS,
@@ -24,6 +25,7 @@ from fencepost import (
     Exercised,
     FaultHealed,
     FaultInjected,
+    FaultTookEffect,
     Finding,
     Findings,
     NodeStarted,
@@ -39,13 +41,15 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
-from fencepost_clusters.apache_kafka.rules.holders import KINDS, IdHolders
+from fencepost_clusters.apache_kafka.rules.heartbeats import SLACK_NS
+from fencepost_clusters.apache_kafka.rules.holders import HEARTBEAT, KINDS, IdHolders
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
     ControllerElected,
     ControllerResigned,
+    HeartbeatAnswered,
     HeartbeatRefused,
     broker_of,
 )
@@ -56,6 +60,7 @@ by default, and so is the next one, if the votes were split."""
 _SESSIONS = 4
 """How often a broker's session may begin anew with another controller, unless a fault explains
 it."""
+_NEVER = 1 << 62
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
@@ -123,6 +128,8 @@ class _Silence:
     whole_ns: int
     """Since when it lasts without anything that may keep a controller from being elected. Each
     election gives it another `since_ns`: those alone would excuse it for good."""
+    until_ns: int
+    """When the broker may be heard again: a link that delays what it carries delivers it then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,10 @@ class _Sessions:
     """The brokers' processes that have ended."""
     pauses: set[str] = field(default_factory=set)
     """Those of them that stop a process."""
+    waiting: dict[str, FaultInjected] = field(default_factory=dict)
+    """The faults that have no receipt yet: they wait for something to act upon."""
+    leaks: dict[str, int] = field(default_factory=dict)
+    """Those that keep heartbeats back and no other data -> until when, at least."""
     active: str = ""
     """The active controller's process, if there is one."""
     epoch: int = -1
@@ -199,6 +210,32 @@ class _Sessions:
         ways = {(slot, controller) for controller in self.controllers}
         return cut.severs and bool(ways) and ways <= cut.directions
 
+    def held_ns(self, slot: str, body: FaultInjected, began_ns: int) -> int:
+        """Until when a fault keeps all heartbeats of a slot from every controller, though it lets
+        data pass; 0: it does not, or for less than a session."""
+        ways = {f"{slot} -> {controller}" for controller in self.controllers}
+        arguments = json.decode(body.arguments) if body.arguments else {}
+        delay_ms = 0
+        if ways and ways <= body.acts(Effect.HOLDS):
+            # It may choose one request and let the next ones pass.
+            some = any(arguments.get(name) for name in ("first", "skip", "topic"))
+            if some or HEARTBEAT not in arguments.get("apis", ()):
+                return 0
+            if arguments.get("action", "hold") != "delay":
+                return _NEVER
+            delay_ms = arguments.get("delay_ms", 0)
+        elif ways and ways <= body.acts(Effect.SLOWS):
+            delay_ms = arguments.get("latency_ms", 0) - arguments.get("jitter_ms", 0)
+        # What it sent before the fault began may still come in, and then nothing for so long.
+        session_ns = self.timeouts.get(self.ids.get(slot, -1), _NEVER)
+        return began_ns + delay_ms * MS if delay_ms * MS > _bound_ns(session_ns) else 0
+
+    def accepted(self, broker: int, received_ns: int) -> None:
+        """A controller heard a broker whose heartbeats were to be kept back: they were not."""
+        silence = self.silent.get(broker)
+        if silence and silence.why in self.leaks and received_ns - SLACK_NS > silence.since_ns:
+            self.hears_again(silence.why)
+
     def was_heard(self, fault_id: str, began_ns: int) -> None:
         """Takes back what was late by a silence, if the fault was healed before it was late."""
         kept: list[_Late] = []
@@ -229,6 +266,7 @@ class _Sessions:
             why = self.why_silent(process)
             if why:
                 self.silent[broker].why = why
+                self.silent[broker].until_ns = self.leaks.get(why, _NEVER)
             else:
                 del self.silent[broker]
 
@@ -236,7 +274,8 @@ class _Sessions:
         """Why no controller hears a process; empty if one may hear it."""
         if process in self.ended:
             return f"{process} ended"
-        return next((one for one, silent in self.silencing.items() if process in silent), "")
+        acting = [one for one, silent in self.silencing.items() if process in silent]
+        return max(acting, key=lambda one: self.leaks.get(one, _NEVER), default="")
 
     def begin(self, process: str, event: Event) -> None:
         """Begins the silence of a process that no controller hears, if it holds an id unfenced."""
@@ -251,9 +290,14 @@ class _Sessions:
             return
         # A second fault does not begin the silence anew: the controller has heard nothing since the
         # first.
-        silence = self.silent.setdefault(broker, _Silence(event.at_ns, event.ref, why, event.at_ns))
+        begun = _Silence(
+            event.at_ns, event.ref, why, event.at_ns, until_ns=self.leaks.get(why, _NEVER)
+        )
+        silence = self.silent.setdefault(broker, begun)
         if process in self.ended:
             silence.why = why  # the healing of a fault does not end it
+        # Whichever keeps it silent for longer.
+        silence.until_ns = max(silence.until_ns, begun.until_ns)
 
 
 def _bound_ns(session_ns: int) -> int:
@@ -275,7 +319,9 @@ class SilentIsFenced(Rule[_Sessions]):
     give no more than four such bounds and a minute in all; where none is known, that is undecided.
     A silence ends with the record
     that fences or deletes the broker, or registers another incarnation. It begins with the record
-    that unfences a broker which nobody can hear by then. Exercised by each fencing of a broker
+    that unfences a broker which nobody can hear by then. Faults that hold all its heartbeats, or
+    delay them for longer than the bound, keep it silent as a cut does, until a controller says that
+    it has accepted one. Exercised by each fencing of a broker
     known to be silent; also by the registration of another incarnation, fenced itself,
     once most of a session has passed. A process that asks for the id all the time is registered
     before the controller looks for ended sessions, so nothing else fences the former one. An
@@ -292,6 +338,8 @@ class SilentIsFenced(Rule[_Sessions]):
         ProcessExited,
         FaultInjected,
         FaultHealed,
+        FaultTookEffect,
+        HeartbeatAnswered,
         ControllerElected,
         ControllerResigned,
         BrokerDeleted,
@@ -299,14 +347,14 @@ class SilentIsFenced(Rule[_Sessions]):
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
             return self._committed(state, event, body)
-        acting, disturbed = state.acting, bool(state.silent) and state.disturbed
+        term, disturbed = (state.acting, state.epoch), bool(state.silent) and state.disturbed
         # The healing itself began earlier than its event. So what is late is decided in `_learn`,
         # by the time of its beginning.
         if not isinstance(body, FaultHealed):
             # What is late by now stays so, whatever this event changes.
             self._overdue(state, began_ns(event), event.ref)
         self._learn(state, event)
-        if state.acting != acting:
+        if (state.acting, state.epoch) != term:
             # The bound counts from the moment when a controller can fence.
             for silence in state.silent.values():
                 silence.since_ns = event.at_ns
@@ -346,7 +394,12 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.faults.take(event)
                 self._struck(state, event, body)
                 state.resumed(state.faults.now[body.fault_id], event.at_ns)
+            case FaultTookEffect(fault_id=fault_id) if fault_id in state.waiting:
+                self._struck(state, event, replaced(state.waiting[fault_id], receipt=True))
+            case HeartbeatAnswered(error="NONE"):
+                state.accepted(body.broker_id, body.received_at_ns)
             case FaultHealed():
+                state.waiting.pop(body.fault_id, None)
                 # Healing is recorded once every link answers again, which may take a while.
                 state.was_heard(body.fault_id, began_ns(event))
                 self._overdue(state, began_ns(event), event.ref)
@@ -370,12 +423,16 @@ class SilentIsFenced(Rule[_Sessions]):
         fault = state.faults.now[body.fault_id]
         # A fault without a receipt may have had no effect, so the broker may still be heard.
         if not body.receipt:
+            state.waiting[body.fault_id] = body
             return
         stopped = body.acts(Effect.STOPS)
         if stopped:
             state.pauses.add(body.fault_id)
         for target in body.targets:
-            heard = (
+            until_ns = state.held_ns(target, body, fault.began_ns)
+            if until_ns:
+                state.leaks[body.fault_id] = until_ns
+            heard = not until_ns and (
                 not state.unheard(target, fault)
                 # A cut is known by its directions; any other fault, by the processes that it stops.
                 if fault.directions
@@ -411,14 +468,16 @@ class SilentIsFenced(Rule[_Sessions]):
         session_ns = state.timeouts.get(body.broker_id, 0)
         silent_ns = event.at_ns - silence.since_ns
         waited = not another or (body.fenced and silent_ns >= session_ns * 3 // 4)
-        # One that comes late shows nothing, even if a fault explains that.
-        if late or not waited or silent_ns > _bound_ns(session_ns):
+        # One that comes late shows nothing, even if a fault explains that; nor does one of a broker
+        # that was heard meanwhile.
+        heard = event.at_ns >= silence.until_ns
+        if late or heard or not waited or silent_ns > _bound_ns(session_ns):
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
 
     def _overdue(self, state: _Sessions, at_ns: int, at: Cause) -> None:
         for broker, silence in list(state.silent.items()):
-            if self._late(state, broker, silence, at_ns, at):
+            if self._late(state, broker, silence, at_ns, at) or at_ns >= silence.until_ns:
                 del state.silent[broker]
 
     @staticmethod
@@ -427,6 +486,7 @@ class SilentIsFenced(Rule[_Sessions]):
         if not session_ns:
             return False
         bound_ns, whole_ns = _bound_ns(session_ns), _whole_ns(session_ns)
+        at_ns = min(at_ns, silence.until_ns)
         since_ns, open_ = silence.since_ns, ""
         actors: Sequence[str] = (state.acting,)
         if not state.acting or at_ns - since_ns <= bound_ns:
