@@ -18,11 +18,19 @@ from tests.clusters.apache_kafka.kraft_histories import (
     record,
     verdict,
 )
-from tests.clusters.apache_kafka.test_heartbeat_promises import answered
+from tests.clusters.apache_kafka.test_heartbeat_promises import answered, expires
 
-from fencepost import FaultTookEffect
+from fencepost import FaultTookEffect, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerDeleted, ControllerElected, ControllerResigned
+from fencepost_kafka import (
+    BrokerDeleted,
+    ControllerElected,
+    ControllerResigned,
+    MetadataApplied,
+    MetadataCommitted,
+)
+
+STARTED_AGAIN = NodeStarted(role="broker", node_id=1, incarnation="two", log_end=-1)
 
 
 def violated(h: HistoryBuilder) -> int:
@@ -272,3 +280,66 @@ def test_an_election_while_heartbeats_are_delayed_gives_time_until_they_come_in(
     h.after(3_000).add(CONTROLLER, ControllerElected(epoch=2, log_end=9, last_epoch=1))
     record(h.after(60_000), 20, fenced=True)
     assert verdict(h, "KR-02").verdict is Outcome.NOT_EXERCISED
+
+
+def applied(h: HistoryBuilder, offset: int) -> None:
+    h.add("broker-2#1", MetadataApplied(offset=offset, epoch=1))
+
+
+@pytest.mark.parametrize(
+    ("ms", "offset", "broken"), [(BOUND_MS, 20, 0), (BOUND_MS + 1, 20, 1), (BOUND_MS, 19, 1)]
+)
+@pytest.mark.parametrize(("meanwhile", "deleted"), [(False, False), (True, False), (True, True)])
+def test_a_fencing_counts_from_when_a_node_had_applied_it(
+    ms: int, offset: int, broken: int, meanwhile: bool, deleted: bool
+) -> None:
+    """The observers may read it seconds later. Events in between do not know of it."""
+    h = begun()
+    applied(h, 11)
+    ended(h, FIRST)
+    applied(h.after(ms - 1), offset)
+    h.after(2_000)
+    if meanwhile:
+        injected(h, "elsewhere")
+    h.after(1_000)
+    if deleted:
+        h.add(OBSERVER, BrokerDeleted(offset=20, broker_id=1))
+    else:
+        record(h, 20, fenced=True)
+    found = verdict(h, "KR-02")
+    assert (found.violated, found.exercised) == (broken, 0 if deleted or broken else 1)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "reads_ms", "outcome"),
+    [
+        (SESSION_MS, 0, Outcome.UNKNOWN),
+        (SESSION_MS, 5_000, Outcome.UNKNOWN),
+        (SESSION_MS, 5_001, Outcome.VIOLATED),
+        (BOUND_MS, 0, Outcome.VIOLATED),
+    ],
+)
+def test_a_session_that_a_controller_ended_in_time_decides_nothing_if_no_observer_reads_on(
+    after_ms: int, reads_ms: int, outcome: Outcome
+) -> None:
+    h = begun()
+    ended(h, FIRST)
+    expires(h.after(after_ms))
+    if reads_ms:
+        other = MetadataCommitted(offset=30, epoch=1, kind="TopicRecord", digest="")
+        h.after(reads_ms - 1).add(OBSERVER, other)
+    assert verdict(h.after(60_000), "KR-02").verdict is outcome
+
+
+def test_a_record_that_was_read_late_takes_back_the_last_silence_only() -> None:
+    h = begun()
+    ended(h, FIRST)
+    h.after(BOUND_MS + 1).add("broker-1#2", STARTED_AGAIN)
+    record(h, 20, fenced=True)
+    record(h, 21, fenced=False, incarnation="two")
+    ended(h, "broker-1#2")
+    applied(h.after(SESSION_MS), 22)
+    injected(h.after(2_000), "elsewhere")
+    record(h, 22, fenced=True, incarnation="two")
+    found = verdict(h, "KR-02")
+    assert (found.violated, found.exercised) == (1, 1)

@@ -44,6 +44,7 @@ from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.heartbeats import SLACK_NS
 from fencepost_clusters.apache_kafka.rules.holders import HEARTBEAT, KINDS, IdHolders
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
+from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -51,6 +52,9 @@ from fencepost_kafka import (
     ControllerResigned,
     HeartbeatAnswered,
     HeartbeatRefused,
+    LeaseExpired,
+    MetadataApplied,
+    MetadataCommitted,
     broker_of,
 )
 
@@ -142,6 +146,10 @@ class _Late:
     open: str = ""
     """Why it decides nothing all the same, in words."""
 
+    def in_time(self, at_ns: int) -> bool:
+        """Whether it would not be late if it had ended at that time."""
+        return at_ns <= self.deadline.from_ns + self.deadline.bound_ns
+
 
 @dataclass(slots=True)
 class _Sessions:
@@ -172,6 +180,15 @@ class _Sessions:
     faults: Excuses = field(default_factory=Excuses)
     suspects: list[_Late] = field(default_factory=list)
     """Exceeded bounds. Only the record of a fault's healing tells when it began."""
+    unread: list[_Late] = field(default_factory=list)
+    """Those of them that no record has ended yet."""
+    applied: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets of the metadata, each with when a node had applied it, the first of all; in order.
+    Kept while a broker is silent, with the last one of before."""
+    over: dict[int, int] = field(default_factory=dict)
+    """broker -> when a controller said last that its session is over."""
+    read_ns: int = 0
+    """When an observer read a record last."""
 
     @property
     def acting(self) -> str:
@@ -199,6 +216,19 @@ class _Sessions:
             ):
                 return True
         return all(map(self.voters.may_be_starved, self.living))
+
+    def apply(self, offset: int, at_ns: int) -> None:
+        """A node has applied the metadata up to an offset."""
+        if not self.applied or offset > self.applied[-1][0]:
+            if not self.silent and not self.unread:
+                self.applied.clear()
+            self.applied.append((offset, at_ns))
+
+    def dated(self, offset: int, at_ns: int) -> int:
+        """When a record was committed at the latest: it was read then, and may have been applied by
+        a node before."""
+        known = (at for applied, at in self.applied if applied >= offset)
+        return min(at_ns, next(known, at_ns))
 
     @property
     def living(self) -> Sequence[str]:
@@ -242,12 +272,23 @@ class _Sessions:
         for one in self.suspects:
             silence, record = one.silence, self.records.get(one.broker)
             # The silence was over the bound before the healing began: it stays late.
-            if silence.why != fault_id or began_ns > one.deadline.from_ns + one.deadline.bound_ns:
+            if silence.why != fault_id or not one.in_time(began_ns):
                 kept.append(one)
             elif record is not None and not record.fenced:
                 # It is put back, so that it is judged by the time when the healing began.
                 self.silent.setdefault(one.broker, silence)
         self.suspects = kept
+        self.unread = [one for one in self.unread if one in kept]
+
+    def read(self, broker: int, at_ns: int) -> _Silence | None:
+        """The record that ends a broker's session was read, after it had seemed late. Returns the
+        silence that ended in time, if it did."""
+        ended = [one for one in self.unread if one.broker == broker]
+        self.unread = [one for one in self.unread if one.broker != broker]
+        if not ended or not ended[-1].in_time(at_ns):
+            return None
+        self.suspects = [one for one in self.suspects if one is not ended[-1]]
+        return ended[-1].silence
 
     def resumed(self, fault: Excuse | None, at_ns: int) -> None:
         """A process that is paused runs while its links are changed, and may be heard."""
@@ -318,7 +359,8 @@ class SilentIsFenced(Rule[_Sessions]):
     each set of voters counts that a live controller has read last. Elections that nothing explains
     give no more than four such bounds and a minute in all; where none is known, that is undecided.
     A silence ends with the record
-    that fences or deletes the broker, or registers another incarnation. It begins with the record
+    that fences or deletes the broker, or registers another incarnation: when a node has applied
+    that, since the observers may read it later. It begins with the record
     that unfences a broker which nobody can hear by then. Faults that hold all its heartbeats, or
     delay them for longer than the bound, keep it silent as a cut does, until a controller says that
     it has accepted one. Exercised by each fencing of a broker
@@ -343,6 +385,9 @@ class SilentIsFenced(Rule[_Sessions]):
         ControllerElected,
         ControllerResigned,
         BrokerDeleted,
+        MetadataApplied,
+        MetadataCommitted,
+        LeaseExpired,
     )
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         if isinstance(body, BrokerCommitted):
@@ -396,6 +441,12 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.resumed(state.faults.now[body.fault_id], event.at_ns)
             case FaultTookEffect(fault_id=fault_id) if fault_id in state.waiting:
                 self._struck(state, event, replaced(state.waiting[fault_id], receipt=True))
+            case MetadataApplied():
+                state.apply(body.offset, event.at_ns)
+            case MetadataCommitted():
+                state.read_ns = event.at_ns
+            case LeaseExpired():
+                state.over[body.broker_id] = event.at_ns
             case HeartbeatAnswered(error="NONE"):
                 state.accepted(body.broker_id, body.received_at_ns)
             case FaultHealed():
@@ -417,6 +468,7 @@ class SilentIsFenced(Rule[_Sessions]):
                     # It has no session any more, and nothing to be fenced from.
                     del state.records[body.broker_id]
                     state.silent.pop(body.broker_id, None)
+                    state.read(body.broker_id, state.dated(body.offset, event.at_ns))
 
     def _struck(self, state: _Sessions, event: Event, body: FaultInjected) -> None:
         """Notes the brokers that a fault keeps every controller from hearing."""
@@ -459,19 +511,20 @@ class SilentIsFenced(Rule[_Sessions]):
         self, state: _Sessions, event: Event, body: BrokerCommitted, *, another: bool
     ) -> Findings:
         """A record ends a broker's session, if it had one."""
-        silence = state.silent.pop(body.broker_id, None)
+        at_ns = state.dated(body.offset, event.at_ns)
+        silence = state.silent.pop(body.broker_id, None) or state.read(body.broker_id, at_ns)
         if silence is None:
             return NOTHING
-        late = self._late(state, body.broker_id, silence, event.at_ns, event.ref)
+        late = self._late(state, body.broker_id, silence, at_ns, event.ref, read=True)
         # The registration of another incarnation may come at any time. It shows that a session
         # ended only if it comes at about the end of one.
         session_ns = state.timeouts.get(body.broker_id, 0)
-        silent_ns = event.at_ns - silence.since_ns
+        silent_ns = at_ns - silence.since_ns
         waited = not another or (body.fenced and silent_ns >= session_ns * 3 // 4)
         # One that comes late shows nothing, even if a fault explains that; nor does one of a broker
         # that was heard meanwhile.
-        heard = event.at_ns >= silence.until_ns
-        if late or heard or not waited or silent_ns > _bound_ns(session_ns):
+        heard = at_ns >= silence.until_ns
+        if late or heard or not waited or not 0 <= silent_ns <= _bound_ns(session_ns):
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
 
@@ -481,7 +534,16 @@ class SilentIsFenced(Rule[_Sessions]):
                 del state.silent[broker]
 
     @staticmethod
-    def _late(state: _Sessions, broker: int, silence: _Silence, at_ns: int, at: Cause) -> bool:
+    def _late(
+        state: _Sessions,
+        broker: int,
+        silence: _Silence,
+        at_ns: int,
+        at: Cause,
+        *,
+        read: bool = False,
+    ) -> bool:
+        """Suspects a silence, if it is longer than its bound. `read`: its end is known."""
         session_ns = state.timeouts.get(broker, 0)
         if not session_ns:
             return False
@@ -508,7 +570,10 @@ class SilentIsFenced(Rule[_Sessions]):
             session_ns=session_ns,
         )
         deadline = Deadline(late, (*actors, *OBSERVERS), since_ns, at_ns, bound_ns)
-        state.suspects.append(_Late(broker, replace(silence), deadline, open_))
+        suspect = _Late(broker, replace(silence), deadline, open_)
+        state.suspects.append(suspect)
+        if not read:
+            state.unread.append(suspect)
         return True
 
     def end(self, state: _Sessions, end: RunEnd) -> Findings:
@@ -516,8 +581,14 @@ class SilentIsFenced(Rule[_Sessions]):
             self._late(state, broker, silence, end.ended_at_ns, silence.ref)
         found: list[Finding] = []
         for one in state.suspects:
-            broken = one.deadline.violated
-            if one.open:
+            broken, over_ns = one.deadline.violated, state.over.get(one.broker, -1)
+            # A controller said that the session is over, in time. Its record follows at once, and
+            # the observers have read nothing since.
+            over = over_ns >= one.silence.since_ns and one.in_time(over_ns)
+            if over and one in state.unread and state.read_ns <= over_ns + READ_WITHIN_NS:
+                why = "its session was over in time, and no observer read on"
+                found.append(Undecided(f"{broken.message}; but {why}", broken.at))
+            elif one.open:
                 found.append(Undecided(f"{broken.message}; but {one.open}", broken.at))
             else:
                 found += judged((one.deadline,), end)
