@@ -277,8 +277,34 @@ def test_earlier_records_stopping_brokers_and_a_last_member_decide_nothing_for_k
     partition(stopping, 10, OLD)
     partition(stopping, 11, (2, 3), leader=3)
     fences(stopping, 12)
-    for h in (fencing(to=3, gap=1), fencing(to=-1, isr=(1,)), stopping):
+    for h in (fencing(to=2, gap=1), fencing(to=-1, isr=(1,)), stopping):
         assert verdict(h, "KR-29").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "isr", "replicas", "offline", "broken"),
+    [
+        (1_000, (2, 3), OLD, (), 1),
+        (1_001, (2, 3), OLD, (), 0),
+        (1_000, OLD, OLD, (), 0),
+        (1_000, (2, 3), (2, 3), (), 0),
+        (1_000, (2, 3), OLD, (1,), 0),
+    ],
+    ids=["removed", "long before", "stays in the ISR", "no replica any more", "its disk is lost"],
+)
+def test_a_broker_that_left_the_isr_right_before_its_fencing_is_judged_by_kr_29(
+    later_ms: int,
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...],
+    offline: tuple[int, ...],
+    broken: int,
+) -> None:
+    """Though another record came between, as no fencing of Kafka has it."""
+    h = registered()
+    partition(h, 10, OLD)
+    partition(h, 11, isr, replicas, leader=3, offline=offline)
+    fences(h.after(later_ms - 1), 13)
+    assert verdict(h, "KR-29").violated == broken
 
 
 def test_each_leadership_that_one_batch_moves_exercises_kr_29() -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    SECOND,
     Administered,
     Cause,
     Event,
@@ -36,6 +37,9 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
+
+FENCED_WITHIN_NS = SECOND
+"""A leader that leaves the ISR so soon before it is fenced leaves because of that."""
 
 
 class _Drain(Struct, frozen=True):
@@ -215,13 +219,31 @@ class UnregisteredHoldsNothing(Rule[_Records]):
         return (Exercised(event.ref, Evidence.PEER),) if was and not was.fenced else NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A record that took a leadership from a broker."""
+
+    before: PartitionCommitted
+    now: PartitionCommitted
+    due: int
+    """The broker that was to lead then, if the former leader was to be fenced (-1: none)."""
+    at_ns: int
+    ref: Cause
+
+    @property
+    def removes(self) -> bool:
+        """Whether it took the broker out of the ISR, too, though it stays a replica whose
+        directory is there: so do only a fencing and a shutdown, and no election."""
+        former, now = self.before.leader, self.now
+        kept = former in now.isr or former not in now.replicas or former in now.offline
+        return former in self.before.isr and not kept
+
+
 @dataclass(slots=True)
 class _Moves:
     records: _Records = field(default_factory=_Records)
-    moved: dict[int, list[tuple[PartitionCommitted, PartitionCommitted, Cause]]] = field(
-        default_factory=dict
-    )
-    """broker -> the records that took a leadership from it, each with the state before."""
+    moved: dict[int, list[_Move]] = field(default_factory=dict)
+    """broker -> the records that took a leadership from it."""
     stopping: set[int] = field(default_factory=set)
     run: tuple[int, int] = (0, 0)
     """Offsets from the first to after the last of the newest records of partitions without a gap
@@ -241,7 +263,9 @@ class _Moves:
 class NextInOrderLeads(Rule[_Moves]):
     """KR-29. The records of one batch move a broker's leaderships, and then fence it. So they are
     as even as the placement makes them. Exercised by each fencing of a broker that led something.
-    Not judged while a broker stops, since it is to lead nothing more."""
+    A record between the two makes them two batches. The move counts all the same if it took the
+    broker out of the ISR, and was read a second before at most. Not judged while a broker stops,
+    since it is to lead nothing more."""
 
     clause = "KR-29"
     state = _Moves
@@ -262,7 +286,9 @@ class NextInOrderLeads(Rule[_Moves]):
                     # A batch has its records at offsets without a gap.
                     state.run = first if body.offset == after else body.offset, body.offset + 1
                 if news and before is not None and before.leader not in (-1, body.leader):
-                    state.moved.setdefault(before.leader, []).append((before, body, event.ref))
+                    due = state.due(before.leader, before)
+                    move = _Move(before, body, due, event.at_ns, event.ref)
+                    state.moved.setdefault(before.leader, []).append(move)
             case BrokerCommitted() if state.records.about.take(body.broker_id, body.offset):
                 was = state.records.brokers.get(body.broker_id)
                 state.records.brokers[body.broker_id] = body
@@ -270,24 +296,23 @@ class NextInOrderLeads(Rule[_Moves]):
                 if was is None or was.broker_epoch != body.broker_epoch:
                     state.stopping.discard(body.broker_id)  # it has begun anew
                 elif body.fenced and not was.fenced and not state.stopping:
-                    return self._fenced(state, body, moved)
+                    return self._fenced(state, event, body, moved)
         return NOTHING
 
     @staticmethod
     def _fenced(
-        state: _Moves,
-        body: BrokerCommitted,
-        moved: Sequence[tuple[PartitionCommitted, PartitionCommitted, Cause]],
+        state: _Moves, event: Event, body: BrokerCommitted, moved: Sequence[_Move]
     ) -> Findings:
         found: list[Finding] = []
-        if state.run[1] != body.offset:
-            return found  # no partition's record is right before
-        for before, now, ref in moved:
-            due = state.due(body.broker_id, before)
-            if now.offset < state.run[0] or due < 0:
+        for move in moved:
+            before, now, due, ref = move.before, move.now, move.due, move.ref
+            batch = state.run[0] <= now.offset and state.run[1] == body.offset
+            apart = move.removes and event.at_ns - move.at_ns <= FENCED_WITHIN_NS
+            if due < 0 or not (batch or apart):
                 continue  # of an earlier batch; or one that no member of its ISR can lead
             if now.leader == due:
-                found.append(Exercised(ref, Evidence.PEER))
+                if batch:
+                    found.append(Exercised(ref, Evidence.PEER))
                 continue
             wrong = violated(
                 ref,
