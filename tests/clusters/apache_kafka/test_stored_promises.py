@@ -10,6 +10,7 @@ from tests.clusters.apache_kafka.stored_histories import (
     B1,
     B2,
     B3,
+    CLIENT,
     DUPLICATE,
     SETTLED_MS,
     acknowledged,
@@ -25,7 +26,15 @@ from fencepost import Evidence, ProcessExited
 from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.rules.promises import RULES
-from fencepost_kafka import LeadershipStarted, LogTruncated, TopicCommitted
+from fencepost_kafka import (
+    AdminCompleted,
+    ConsumerPositioned,
+    FollowingStarted,
+    LeadershipStarted,
+    LogTruncated,
+    ProduceInvoked,
+    TopicCommitted,
+)
 
 FETCH_WAITS_MS = 2_000
 LATE_MS = 6_000
@@ -201,6 +210,87 @@ def test_a_topic_that_was_deleted_is_not_judged(clause: str) -> None:
     h.add(OBSERVER, TopicCommitted(offset=12, topic="orders", topic_id="a", deleted=True))
     DID[clause](h, 5)  # of either topic with that name
     assert verdict(h.after(LATE_MS), clause).verdict is Outcome.NOT_EXERCISED
+
+
+def made_again(*begin: str) -> HistoryBuilder:
+    """The topic is deleted and made again; these processes and the client begin with the new
+    one."""
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=9)
+    for offset, deleted in ((12, True), (13, False)):
+        made = TopicCommitted(offset=offset, topic="orders", topic_id="a", deleted=deleted)
+        h.add(OBSERVER, made)
+    recorded(h, 14, 1, 2, 3)
+    for process in begin:
+        follows(h, process)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    h.add(CLIENT, ConsumerPositioned(topic="orders", partition=0, offset=-2))
+    return h
+
+
+def follows(h: HistoryBuilder, process: str, end: int = 0) -> None:
+    began = FollowingStarted(
+        topic="orders", partition=0, leader=1, leader_epoch=2, log_end=end, high_watermark=0
+    )
+    h.add(process, began)
+
+
+@pytest.mark.parametrize(("lacks", "broken"), [((B2, B3), 1), ((B2,), 1), ((), 0)])
+@THREE
+def test_a_topic_made_again_under_its_name_is_judged(
+    clause: str, lacks: tuple[str, ...], broken: int
+) -> None:
+    h = made_again(B1, B2, B3)
+    stores(h, B1, B2, B3, end=1)
+    stores(h, *(one for one in (B1, B2, B3) if one not in lacks), end=2)
+    DID[clause](h, 1)
+    assert verdict(h.after(LATE_MS), clause).violated == broken
+
+
+@THREE
+def test_what_is_of_the_former_topic_or_may_be_is_not_judged(clause: str) -> None:
+    """A leader that has not read of the deletion, or a member that has said nothing since."""
+    for begin in ((B2, B3), (B1,)):
+        h = made_again(*begin)
+        stores(h, B1, end=9)
+        if clause == "RP-32" or B1 in begin:
+            DID[clause](h, 8)
+        assert verdict(h.after(LATE_MS), clause).violated == 0
+
+
+@pytest.mark.parametrize("invoked_before", [True, False])
+def test_a_write_that_was_invoked_before_the_topic_was_made_again_is_not_judged(
+    invoked_before: bool,
+) -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    write = ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1)
+    if invoked_before:
+        h.add(CLIENT, write)
+    for api in ("delete_topic", "create_topic"):
+        h.add(CLIENT, AdminCompleted(
+            operation=api, api=api, subject="orders", outcome="ok", error="",
+        ))  # fmt: skip
+    if not invoked_before:
+        h.add(CLIENT, write)
+    recorded(h, 14, 1, 2)
+    for process in (B1, B2):
+        follows(h, process)
+    stores(h, B1, end=1)
+    acknowledged(h, 0)
+    assert verdict(h.after(LATE_MS), "RP-04").violated == (not invoked_before)
+
+
+@pytest.mark.parametrize(("end", "broken"), [(0, 1), (4, 0)])
+def test_a_replica_of_a_topic_made_again_enters_caught_up(end: int, broken: int) -> None:
+    h = made_again(B1, B2, B3)
+    recorded(h, 15, 1, 2)
+    stores(h, B1, B2, end=4)
+    raises(h, B1, 4)
+    if end:
+        stores(h, B3, end=end)
+    asked(h.after(SETTLED_MS), (1, 2, 3), (1, 2))
+    assert verdict(h, "RP-10").violated == broken
 
 
 @THREE

@@ -5,13 +5,17 @@ A follower logs what it stores before it fetches on, so before its leader may co
 nodes of a host have one clock. So a leader's word, and what clients see, is compared with the
 followers'. A thread takes the time of a line before it waits for its turn to print it, so a line
 may come after others that are later.
+
+Of topics that were deleted and made again, only what is of the present one counts. The rules keep
+one state for all topics, since they read which process has which id, so they ask `Generations`
+themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct
 
@@ -39,6 +43,8 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
+    AdminCompleted,
+    ConsumerPositioned,
     FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAsked,
@@ -48,11 +54,13 @@ from fencepost_kafka import (
     PartitionCommitted,
     Polled,
     ProduceCompleted,
+    ProduceInvoked,
     TopicCommitted,
     TopicPartition,
     broker_of,
     partition_at,
 )
+from fencepost_kafka.judging.generations import Generations
 
 READ_WITHIN_NS = 5 * SECOND
 """A record of a smaller ISR is read this much later than it is committed at most: the controller
@@ -67,10 +75,13 @@ _NO_RECORD = 1 << 62
 STORED_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(NodeStarted, ProcessExited, LogAppended, LogTruncated),
-        *(FollowingStarted, LeadershipStarted, PartitionCommitted, TopicCommitted),
+        *(FollowingStarted, LeadershipStarted, PartitionCommitted),
+        *(TopicCommitted, AdminCompleted),
     }
 )
 """The kinds that `Stored` reads."""
+OF_TOPIC = (LogAppended, LogTruncated, FollowingStarted, LeadershipStarted, PartitionCommitted)
+"""Those of them that are about a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +111,47 @@ class Stored:
     """partition -> broker id -> the second process with that id that ended last, how far it had
     stored the partition, and when it ended."""
     records: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
-    deleted: set[str] = field(default_factory=set)
-    """The names of topics that were ever deleted: events of two topics may have such a name."""
+    topics: dict[str, Generations] = field(default_factory=dict)
+    """The names of topics that were ever deleted: events of several topics may have such a name,
+    and only those of the present one count."""
     suspects: list[_Suspect] = field(default_factory=list)
     telling: set[int] = field(default_factory=set)
     """The brokers that ever logged what they store. One that does not proves nothing."""
+
+    def of_present(self, event: Event) -> bool:
+        """Whether an event of a topic is of the one that there is now."""
+        body: Any = event.body
+        topic = self.topics.get(body.topic)
+        return topic is None or topic.counts(event)
+
+    def forget(self, body: TopicCommitted | AdminCompleted) -> str:
+        """Applies a word about a topic. Returns its name, if it was deleted: then nothing of it
+        counts any more."""
+        if isinstance(body, TopicCommitted):
+            name, deletes, newest = body.topic, body.deleted, body.offset
+        else:
+            name, newest = body.subject, _NO_RECORD
+            deletes = body.api == "delete_topic" and body.outcome == "ok"
+        if not deletes and name not in self.topics:
+            return ""
+        anew = self.topics.setdefault(name, Generations()).deletes(body)
+        # One deletion is told by two words, and a record of the former topic may be read between.
+        if anew or (deletes and isinstance(body, TopicCommitted)):
+            for place in [one for one in self.records if one[0] == name]:
+                if self.records[place].offset <= newest:
+                    del self.records[place]
+        if anew:
+            self.ends = {place: one for place, one in self.ends.items() if place[0] != name}
+            self.ended = {place: one for place, one in self.ended.items() if place[0] != name}
+        return name if anew else ""
 
     def learn(self, event: Event) -> None:
         """Applies an event of one of `STORED_KINDS`."""
         if isinstance(event.body, LogAppended):
             # Only an append shows that a broker logs what it stores.
             self.telling.add(self.ids.get(slot_of(event.process), -1))
+        if isinstance(event.body, OF_TOPIC) and not self.of_present(event):
+            return
         match event.body:
             case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
                 place = body.topic, body.partition
@@ -134,8 +175,8 @@ class Stored:
                     if end is not None:
                         known = self.ended.setdefault(place, {})
                         known[self.ids.get(slot, -1)] = ended, end, event.at_ns
-            case TopicCommitted(deleted=True, topic=topic):
-                self.deleted.add(topic)
+            case TopicCommitted() | AdminCompleted() as body:
+                self.forget(body)
 
     def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
         """A replica has stored something, maybe before what looked wrong."""
@@ -222,7 +263,9 @@ class Stored:
         record = self.records.get(place)
         # With an ISR of one, the leader's own log is all there is, and its word about itself proves
         # nothing.
-        if record is None or place[0] in self.deleted or len(record.isr) < 2 or not self.telling:
+        if not self.of_present(event) or record is None:
+            return NOTHING
+        if len(record.isr) < 2 or not self.telling:
             return NOTHING
         known = {one: self.end_of(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
@@ -278,8 +321,11 @@ class AcknowledgedIsStored(Rule[Stored]):
     planes = KRAFT
     state = Stored
 
-    @on(*STORED_KINDS, ProduceCompleted)
+    @on(*STORED_KINDS, ProduceInvoked, ProduceCompleted)
     def step(self, state: Stored, event: Event, body: Struct) -> Findings:
+        if isinstance(body, ProduceInvoked):
+            state.of_present(event)  # its answer is of the topic that there is by now
+            return NOTHING
         if not isinstance(body, ProduceCompleted):
             state.learn(event)
             return NOTHING
@@ -317,13 +363,29 @@ class ReadIsStored(Rule[_Read]):
     planes = KRAFT
     state = _Read
 
-    @on(*STORED_KINDS, Polled)
+    @on(*STORED_KINDS, ConsumerPositioned, Polled)
     def step(self, state: _Read, event: Event, body: Struct) -> Findings:
-        if not isinstance(body, Polled):
-            state.stored.learn(event)
-            if isinstance(body, LogAppended) and body.as_leader:
-                state.led[body.topic, body.partition] = body.log_end
-            return NOTHING
+        match body:
+            case Polled():
+                return self._polled(state, event, body)
+            case ConsumerPositioned():
+                state.stored.of_present(event)  # it reads the topic that there is by now
+            case TopicCommitted() | AdminCompleted():
+                name = state.stored.forget(body)
+                state.led = {place: end for place, end in state.led.items() if place[0] != name}
+            case _:
+                state.stored.learn(event)
+                if isinstance(body, LogAppended) and state.stored.of_present(event):
+                    self._appended(state, body)
+        return NOTHING
+
+    @staticmethod
+    def _appended(state: _Read, body: LogAppended) -> None:
+        if body.as_leader:
+            state.led[body.topic, body.partition] = body.log_end
+
+    @staticmethod
+    def _polled(state: _Read, event: Event, body: Polled) -> Findings:
         if not body.offsets or body.final:
             return NOTHING
         place, last = (body.topic, body.partition), body.offsets[-1]
@@ -427,6 +489,13 @@ class _Entering:
         marks = self.marks.get(process, {}).get(place, [])
         return max((mark for since, mark in marks if at_ns - since >= SETTLED_NS), default=0)
 
+    def forget(self, topic: str) -> None:
+        """A topic is deleted."""
+        self.leaders = {place: one for place, one in self.leaders.items() if place[0] != topic}
+        for marks in self.marks.values():
+            for place in [one for one in marks if one[0] == topic]:
+                del marks[place]
+
     def raised(self, event: Event, body: HighWatermarkAdvanced) -> None:
         """A leader raises its high watermark."""
         place = body.topic, body.partition
@@ -452,6 +521,12 @@ class EntersCaughtUp(Rule[_Entering]):
 
     @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAsked)
     def step(self, state: _Entering, event: Event, body: Struct) -> Findings:
+        if isinstance(body, TopicCommitted | AdminCompleted):
+            state.forget(state.stored.forget(body))
+            return NOTHING
+        about = (*OF_TOPIC, HighWatermarkAdvanced, IsrChangeAsked)
+        if isinstance(body, about) and not state.stored.of_present(event):
+            return NOTHING
         match body:
             case HighWatermarkAdvanced(as_leader=True):
                 state.raised(event, body)
@@ -473,7 +548,7 @@ class EntersCaughtUp(Rule[_Entering]):
     @staticmethod
     def _asked(state: _Entering, event: Event, body: IsrChangeAsked) -> Findings:
         place = body.topic, body.partition
-        if body.topic in state.stored.deleted or not state.stored.telling:
+        if not state.stored.telling:
             return NOTHING
         mark = state.settled(event.process, place, event.at_ns)
         # A leader's high watermark may still be below the start of its epoch, since it has just
@@ -508,7 +583,7 @@ class EntersCaughtUp(Rule[_Entering]):
         place = body.topic, body.partition
         known = state.stored.records.get(place)
         process, epoch = state.leaders.get(place, ("", -1))
-        if known is None or body.topic in state.stored.deleted or not state.stored.telling:
+        if known is None or not state.stored.telling:
             return
         # In another leader epoch, the record is an election's: nobody asked for the ISR because a
         # replica had caught up.
