@@ -82,6 +82,39 @@ def test_a_holder_is_unaffected_again_one_session_after_its_last_fault() -> None
         assert verdict(h, "KR-01").violated == broken
 
 
+@pytest.mark.parametrize(
+    ("fault", "waits_ms", "excused"),
+    [
+        ("slow_disk", 2 * SESSION_MS - 10, 1),
+        ("slow_disk", 2 * SESSION_MS + 1, 0),
+        ("pause", 600_000, 1),
+        ("cut_from_controllers", 600_000, 1),
+    ],
+)
+def test_a_fault_that_stops_no_process_excuses_its_loss_for_two_sessions(
+    fault: str, waits_ms: int, excused: int
+) -> None:
+    h = claimed()
+    injected(h, fault, FIRST)
+    record(h.after(waits_ms), 20, fenced=True, incarnation="two")
+    found = verdict(h, "KR-01")
+    assert (found.excused, found.violated) == (excused, 1 - excused)
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "broken"), [(300_000 + 2 * SESSION_MS, 0), (300_001 + 2 * SESSION_MS, 1)]
+)
+def test_a_holder_that_was_asked_to_stop_holds_its_id_again_if_it_still_runs_long_after(
+    waits_ms: int, broken: int
+) -> None:
+    """It gives up waiting for its grant after `limit_ms`, and is fenced within two sessions."""
+    h = claimed()
+    stops = BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=300_000)
+    h.add(FIRST, stops)
+    record(h.after(waits_ms - 1), 20, fenced=True, incarnation="two")
+    assert verdict(h, "KR-01").violated == broken
+
+
 # ------------------------------------------------------------------------------------------ KR-02
 
 

@@ -30,6 +30,7 @@ KINDS: frozenset[type[Struct]] = frozenset(
 """The kinds that `IdHolders` reads."""
 HEARTBEAT = 63
 """The API key of a broker's heartbeat to the controller."""
+_SILENCING = (Effect.STOPS, Effect.ENDS, Effect.SEVERS, Effect.SLOWS, Effect.HOLDS)
 _DELAYS = 8
 """A session runs out if it is shorter than so many delays of a link: the versions of a new
 connection and a heartbeat pass it twice each, and the interval between heartbeats is shorter than
@@ -45,7 +46,10 @@ class IdHolders:
     records: dict[int, BrokerCommitted] = field(default_factory=dict)
     """broker id -> its newest record."""
     gone: set[str] = field(default_factory=set)
-    """Processes that have ended, or were asked to."""
+    """Processes that have ended."""
+    stopping: dict[str, int] = field(default_factory=dict)
+    """Processes that were asked to end -> until when they may take their time, and give up waiting
+    for a controller's grant: they are silent from then on."""
     controllers: set[str] = field(default_factory=set)
     """The slots of controllers."""
     faults: Excuses = field(default_factory=Excuses)
@@ -60,6 +64,9 @@ class IdHolders:
     """The faults that only delay what a link carries -> by how long at most."""
     holding: set[str] = field(default_factory=set)
     """The faults that only hold other requests than heartbeats."""
+    silencing: set[str] = field(default_factory=set)
+    """The faults that may keep a process silent for as long as they act: they stop it or its links,
+    or were to end it."""
 
     def learn(self, event: Event) -> None:
         """Applies an event of a process or a fault; records are for `commit`."""
@@ -70,8 +77,8 @@ class IdHolders:
                 self.controllers.add(slot_of(event.process))
             case ProcessExited(ended=ended):
                 self.gone.add(ended)
-            case BrokerStopping():
-                self.gone.add(event.process)
+            case BrokerStopping(limit_ms=limit_ms):
+                self.stopping.setdefault(event.process, event.at_ns + limit_ms * MS)
             case SessionConfigured(timeout_ms=timeout_ms):
                 self.session_ns = max(self.session_ns, timeout_ms * MS)
             case ControllerElected():
@@ -96,18 +103,21 @@ class IdHolders:
         """The process that a record gives the id to; empty if it is not known."""
         return "" if record is None else self.incarnations.get(record.incarnation, "")
 
-    def alive(self, process: str) -> bool:
-        """Whether a process is known, has not ended, and was not asked to."""
-        return bool(process) and process not in self.gone
+    def alive(self, process: str, at_ns: int) -> bool:
+        """Whether a process is known, has not ended, and was not asked to; or was asked, and its
+        time was over two sessions ago. It is fenced by then, so one that is not may be heard."""
+        stops_ns = self.stopping.get(process)
+        stops = stops_ns is not None and at_ns <= stops_ns + 2 * self.session_ns
+        return bool(process) and process not in self.gone and not stops
 
     def excuse(self, process: str, at_ns: int) -> str:
         """Why a process may have lost what it holds; empty if no fault excuses it.
 
         A broker keeps its id by its own heartbeats to the active controller. So a fault excuses it
-        that acts upon its process, or that keeps heartbeats from that controller for a session. A
-        broker may ask any controller for a new one, so within two sessions of an election a link
-        to any counts. A fault still counts for one session after it was healed: the process's
-        session may have ended unseen.
+        that stops its process, or that keeps heartbeats from that controller for a session; for two
+        sessions also one that acts upon its process otherwise. A broker may ask any controller for
+        a new one, so within two sessions of an election a link to any counts. A fault still counts
+        for one session after it was healed: the process's session may have ended unseen.
         """
         faults = self.faults.since(at_ns - self.session_ns)
         reasons = (self._silences(one, process, at_ns) for one in faults)
@@ -125,6 +135,8 @@ class IdHolders:
         apis = arguments.get("apis") if body.acts(Effect.HOLDS) else None
         if apis and HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
+        if body.acts(*_SILENCING):
+            self.silencing.add(body.fault_id)
 
     def _silences(self, fault: Excuse, process: str, at_ns: int) -> str:
         """How a fault may end the session of a process, in words; empty if it cannot.
@@ -133,7 +145,11 @@ class IdHolders:
         for an answer, and sends no other heartbeat meanwhile.
         """
         if fault.hits(process):
-            return fault.reason(process, self.controllers.__contains__)
+            # Another one, as a fault of its disk, may end its session when it begins. A process
+            # that has its id two sessions later was heard under it.
+            lasts = not self.session_ns or at_ns - fault.began_ns <= 2 * self.session_ns
+            acts = lasts or fault.fault_id in self.silencing
+            return fault.reason(process, self.controllers.__contains__) if acts else ""
         delay_ns = self.delays.get(fault.fault_id)
         short = delay_ns is not None and _DELAYS * delay_ns < self.session_ns
         if short or fault.fault_id in self.holding:

@@ -52,12 +52,12 @@ class _Places:
     """The losses of an id's holder, in records that follow each other without a gap."""
     next_offset: int = -1
 
-    def holder(self, broker: int) -> str:
+    def holder(self, broker: int, at_ns: int) -> str:
         """The live process that holds an id unfenced."""
         record = self.holders.records.get(broker)
         process = self.holders.process(record)
         held = record is not None and not record.fenced
-        return process if held and self.holders.alive(process) else ""
+        return process if held and self.holders.alive(process, at_ns) else ""
 
     def others(self, broker: int, holder: str) -> list[str]:
         """The other live processes with that id."""
@@ -102,7 +102,7 @@ class RefusedChangesNothing(Rule[_Places]):
         if broker is None or process not in state.refused:
             return NOTHING
         leads = any(one.leader == broker for one in state.partitions.values())
-        holder = state.holder(broker)
+        holder = state.holder(broker, event.at_ns)
         unaffected = holder and not state.holders.excuse(holder, event.at_ns)
         return (Exercised(event.ref, Evidence.PEER),) if unaffected and leads else NOTHING
 
@@ -129,7 +129,7 @@ class RefusedChangesNothing(Rule[_Places]):
         state.next_offset = body.offset + 1
         if was is None or was.leader in body.isr or was.leader not in body.replicas:
             return found
-        holder = state.holder(was.leader)
+        holder = state.holder(was.leader, event.at_ns)
         others = state.others(was.leader, holder)
         if holder and others:
             excuse = state.holders.excuse(holder, event.at_ns)

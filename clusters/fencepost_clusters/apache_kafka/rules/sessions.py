@@ -99,7 +99,7 @@ class HolderKeepsId(Rule[IdHolders]):
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
             return NOTHING
         holder = state.process(was)
-        if not state.alive(holder):
+        if not state.alive(holder, event.at_ns):
             return NOTHING
         newcomer = state.process(body)
         taken = violated(
