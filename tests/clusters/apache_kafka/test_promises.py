@@ -33,6 +33,7 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     HeartbeatRefused,
+    PartitionCommitted,
     QuorumLearned,
 )
 
@@ -401,12 +402,34 @@ def test_an_end_proves_nothing_for_kr_06_unless_a_refused_process_had_something_
         assert verdict(h, "KR-06").verdict is Outcome.NOT_EXERCISED
 
 
+def balanced(h: HistoryBuilder, offset: int) -> None:
+    """The leadership goes to the preferred replica; the former leader stays in the ISR."""
+    body = PartitionCommitted(
+        offset=offset,
+        topic="orders",
+        partition=0,
+        leader=2,
+        leader_epoch=offset,
+        isr=(1, 2, 3),
+        replicas=(2, 1, 3),
+    )
+    h.add(OBSERVER, body)
+
+
+def test_a_leadership_lost_to_another_than_the_preferred_replica_breaks_kr_06() -> None:
+    """Though the former leader keeps its place in the ISR."""
+    h = intruded()
+    led(h, 20, 2, 1, 2, 3)
+    assert stated(verdict(h, "KR-06"), "offset", "other") == (20, DUPLICATE)
+
+
 def test_a_leadership_that_moves_rightly_keeps_kr_06() -> None:
     for lose in (
         lambda h: (led(h, 20, 2, 2, 3), record(h, 21, fenced=True)),  # one batch
         lambda h: (led(h, 20, 2, 2, 3), led(h, 21, 3, 3), record(h, 22, fenced=True)),
         lambda h: (record(h, 19, fenced=True), led(h, 20, 2, 2, 3)),
-        lambda h: led(h, 20, 2, 1, 2, 3),  # balanced: it stays in the ISR
+        lambda h: balanced(h, 20),
+        lambda h: (led(h, 20, -1, 1), record(h, 21, fenced=True)),  # the last one of the ISR
         lambda h: (injected(h, "pause", FIRST), led(h, 20, 2, 2, 3)),
         lambda h: (
             h.add(FIRST, BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)),

@@ -72,8 +72,9 @@ class _Places:
 
 @final
 class RefusedChangesNothing(Rule[_Places]):
-    """KR-06. Broken by a record that takes a leadership, and its place in the ISR, from a broker
-    that is unfenced and unaffected by faults, while another process with its id runs. A record that
+    """KR-06. Broken by a record that takes a leadership from a broker that is unfenced and
+    unaffected by faults, while another process with its id runs: with its place in the ISR, or
+    without it for another than the preferred replica. A record that
     precedes the broker's own fencing in the same batch does not count. Exercised by the end of a
     process that was refused while the holder led something."""
 
@@ -127,7 +128,12 @@ class RefusedChangesNothing(Rule[_Places]):
         state.partitions[place] = body
         found = state.confirmed() if body.offset != state.next_offset else NOTHING
         state.next_offset = body.offset + 1
-        if was is None or was.leader in body.isr or was.leader not in body.replicas:
+        if was is None or was.leader not in body.replicas:
+            return found
+        # One that keeps its place in the ISR may have lost the leadership to the preferred replica,
+        # the first one. No election gives it to another one while it is there.
+        stays = was.leader in body.isr
+        if stays and body.leader in (*body.replicas[:1], was.leader, -1):
             return found
         holder = state.holder(was.leader, event.at_ns)
         others = state.others(was.leader, holder)
@@ -135,15 +141,17 @@ class RefusedChangesNothing(Rule[_Places]):
             excuse = state.holders.excuse(holder, event.at_ns)
             taken_over = others[0] in state.held
             does = ", whose id it has taken over, still ran" if taken_over else " claimed its id"
+            place_too = "" if stays else " and its place in the ISR"
             at_first = (
-                f"broker {was.leader} lost {partition_of(body)} and its place in the ISR at offset "
-                f"{body.offset},"
+                f"broker {was.leader} lost {partition_of(body)}{place_too} at offset {body.offset},"
             )
             lost = violated(
                 event.ref,
                 Evidence.PEER,
-                "broker {broker} lost {partition} and its place in the ISR at offset {offset}, "
-                "unfenced and unaffected by faults, while {other}" + does,
+                "broker {broker} lost {partition}"
+                + place_too
+                + " at offset {offset}, unfenced and "
+                "unaffected by faults, while {other}" + does,
                 tuple(state.refused[one] for one in others if one in state.refused),
                 broker=broker_of(was.leader),
                 partition=partition_of(body),
