@@ -4,7 +4,15 @@ histories."""
 from __future__ import annotations
 
 import pytest
-from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, PEER, ended, verdict
+from tests.clusters.apache_kafka.kraft_histories import (
+    FIRST,
+    OBSERVER,
+    PEER,
+    ended,
+    healed,
+    injected,
+    verdict,
+)
 
 from fencepost import Evidence, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
@@ -115,6 +123,42 @@ def test_a_new_partition_that_a_broker_ignores_breaks_kr_34() -> None:
     created(h)
     applied(ignored(h), 13)  # it is one violation, however long it takes
     assert verdict(h, "KR-34").violated == 1
+
+
+@pytest.mark.parametrize(("lived_ms", "broken"), [(5_000, 0), (5_001, 1)])
+@pytest.mark.parametrize("read_first", [True, False])
+@pytest.mark.parametrize("how", ["the run ends", "it stops"])
+def test_a_broker_that_lives_on_without_other_images_breaks_kr_34(
+    how: str, read_first: bool, lived_ms: int, broken: int
+) -> None:
+    h = running()
+    if read_first:
+        created(h)
+    applied(h, 11)
+    if not read_first:
+        created(h)
+    if how == "it stops":
+        stops(h.after(lived_ms - 1))
+        h.after(60_000)
+    else:
+        h.after(lived_ms + 5_000 - 1)
+    assert verdict(h, "KR-34").violated == broken
+
+
+def test_a_broker_that_died_or_that_a_fault_may_have_stopped_owes_no_partition() -> None:
+    cut = [("broker-3", "broker-1")]
+    for trouble, broken in (
+        (lambda h: ended(h.after(6_000), FIRST), 0),
+        (lambda h: injected(h, "pause", FIRST), 0),
+        (lambda h: (injected(h, "pause", FIRST), healed(h.after(6_000), "pause")), 0),
+        (lambda h: injected(h, "cut", *cut[0], cut=cut), 0),
+        (lambda h: injected(h, "pause", PEER), 1),
+    ):
+        h = running()
+        created(h)
+        applied(h, 11)
+        trouble(h)
+        assert verdict(h.after(60_000), "KR-34").violated == broken
 
 
 @pytest.mark.parametrize(("took_ms", "broken"), [(5_000, 0), (5_001, 1)])

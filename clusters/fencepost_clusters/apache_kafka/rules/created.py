@@ -16,7 +16,10 @@ from fencepost import (
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Findings,
     NodeStarted,
@@ -114,6 +117,9 @@ class _Noticing:
     """process that runs -> its id."""
     owed: dict[tuple[str, TopicPartition], _Owed] = field(default_factory=dict)
     """process and partition."""
+    applied: dict[str, int] = field(default_factory=dict)
+    """process -> the offset of the newest image that it has applied."""
+    faults: Excuses = field(default_factory=Excuses)
     late: list[Deadline] = field(default_factory=list)
 
     def gone(self, process: str) -> None:
@@ -121,12 +127,40 @@ class _Noticing:
         self.running.pop(process, None)
         self.owed = {key: one for key, one in self.owed.items() if key[0] != process}
 
+    def lived(self, process: str, at_ns: int) -> None:
+        """A process lives at that time: what it owes may be late. Another event than an image says
+        nothing of the time before, in which a fault may have stopped it."""
+        for (owing, place), owed in list(self.owed.items()):
+            faults = self.faults.since(owed.since_ns) if owing == process else ()
+            if owing == process and not any(one.reason(process, bool) for one in faults):
+                self.judge(process, place, owed, at_ns)
+
+    def judge(self, process: str, place: TopicPartition, owed: _Owed, at_ns: int) -> None:
+        """Suspects a process that lives at that time, if it is late."""
+        took_ns = at_ns - owed.since_ns
+        if not owed.since_ns or took_ns <= BEGINS_WITHIN_NS:
+            return
+        del self.owed[process, place]
+        idle = violated(
+            owed.at,
+            Evidence.SELF,
+            "{process} applied the new partition {partition} {since_ns} before, and neither leads "
+            "nor follows it",
+            process=process_scope(process),
+            partition=partition_at(*place),
+            since_ns=took_ns,
+        )
+        actors = process, *OBSERVERS
+        self.late.append(Deadline(idle, actors, owed.since_ns, at_ns, BEGINS_WITHIN_NS))
+
 
 @final
 class NoticesNewPartitions(Rule[_Noticing]):
     """KR-34. The record is a peer's word, and that it has applied it the broker's. A broker that
-    runs when the partition is created begins to lead or to follow it. Exercised by each that
-    does."""
+    runs when the partition is created begins to lead or to follow it: by the images that it applies
+    later, or by its own word that it stops, or by the end of the run. Then it may have stood still
+    under a fault, so one that acted upon it or its links since leaves it unjudged. Exercised by
+    each that does."""
 
     clause = "KR-34"
     absence = (LEADERSHIPS, FOLLOWINGS)
@@ -137,6 +171,8 @@ class NoticesNewPartitions(Rule[_Noticing]):
         BrokerStateChanged,
         BrokerStopping,
         ProcessExited,
+        FaultInjected,
+        FaultHealed,
         MetadataApplied,
         PartitionCommitted,
         TopicCommitted,
@@ -149,7 +185,10 @@ class NoticesNewPartitions(Rule[_Noticing]):
             case BrokerStateChanged(new="ACTIVE") if not is_second(process):
                 state.running[process] = body.broker_id
             case BrokerStateChanged() | BrokerStopping() | NodeStarted():
+                state.lived(process, event.at_ns)
                 state.gone(process)
+            case FaultInjected() | FaultHealed():
+                state.faults.take(event)
             case ProcessExited():
                 state.gone(body.ended)
             case TopicCommitted(deleted=True) if state.deleted.take(body.topic, body.offset):
@@ -161,6 +200,7 @@ class NoticesNewPartitions(Rule[_Noticing]):
                     state.seen.add(place)
                     return self._created(state, event, body)
             case MetadataApplied():
+                state.applied[process] = body.offset
                 self._applied(state, event, body)
             case LeadershipStarted() | FollowingStarted():
                 key = process, (body.topic, body.partition)
@@ -179,7 +219,9 @@ class NoticesNewPartitions(Rule[_Noticing]):
             # A broker that began before the observer has read the record owes nothing more, and one
             # without a replica owes nothing.
             elif broker in body.replicas:
-                state.owed[process, place] = _Owed(event.ref, body.offset)
+                # It may have applied the record before the observer has read it.
+                since_ns = event.at_ns if state.applied.get(process, -1) >= body.offset else 0
+                state.owed[process, place] = _Owed(event.ref, body.offset, since_ns)
         return found
 
     @staticmethod
@@ -188,26 +230,13 @@ class NoticesNewPartitions(Rule[_Noticing]):
             if process != event.process or body.offset < owed.offset:
                 continue
             # The time counts from the first image that has the record. It is looked at with the
-            # images that follow, so a broker that applies none is not accused.
+            # images that follow, and when the process ends.
             owed.since_ns = owed.since_ns or event.at_ns
-            took_ns = event.at_ns - owed.since_ns
-            if took_ns > BEGINS_WITHIN_NS:
-                del state.owed[process, place]
-                idle = violated(
-                    event.ref,
-                    Evidence.SELF,
-                    "{process} applied the new partition {partition} {since_ns} before, and "
-                    "neither leads nor follows it",
-                    (owed.at,),
-                    process=process_scope(process),
-                    partition=partition_at(*place),
-                    since_ns=took_ns,
-                )
-                state.late.append(
-                    Deadline(
-                        idle, (process, *OBSERVERS), owed.since_ns, event.at_ns, BEGINS_WITHIN_NS
-                    )
-                )
+            state.judge(process, place, owed, event.at_ns)
 
     def end(self, state: _Noticing, end: RunEnd) -> Findings:
+        # It lives to the end of the run, and may apply nothing more, if no record is written. What
+        # it logged in the last seconds may be missing.
+        for process in state.running:
+            state.lived(process, end.ended_at_ns - BEGINS_WITHIN_NS)
         return judged(state.late, end)
