@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, raises, verdict
+from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, ended, raises, verdict
 from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, NodeStarted, Stalled
@@ -14,6 +14,7 @@ from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     BrokerStateChanged,
+    BrokerStopping,
     FollowingStarted,
     LeadershipEnded,
     LeadershipStarted,
@@ -106,6 +107,25 @@ def test_a_broker_has_ten_seconds_to_remove_a_deleted_topic(lived_ms: int, broke
     applies(h, 20)
     applies(h.after(lived_ms - 1), 21)
     holds(h, "orders", "a")
+    assert verdict(h, "RP-25").violated == broken
+
+
+@pytest.mark.parametrize(("lived_ms", "broken"), [(10_000, 0), (10_001, 1)])
+@pytest.mark.parametrize("how", ["the run ends", "it stops", "it is killed"])
+def test_a_broker_that_applies_nothing_more_lives_until_its_end(
+    how: str, lived_ms: int, broken: int
+) -> None:
+    h = deleted()
+    applies(h, 20)
+    h.after(lived_ms - 1)
+    if how == "it stops":
+        stops = BrokerStopping(broker_id=1, state="ACTIVE", global_state="", limit_ms=1)
+        h.add(FIRST, stops)
+    if how != "the run ends":
+        ended(h, FIRST)
+        holds(h.after(60_000), "orders", "a")
+    else:
+        holds(h.after(5_000 - 1), "orders", "a")
     assert verdict(h, "RP-25").violated == broken
 
 

@@ -19,6 +19,7 @@ from fencepost import (
     Finding,
     Findings,
     NodeStarted,
+    ProcessExited,
     Rule,
     RunEnd,
     is_second,
@@ -30,6 +31,7 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
+    BrokerStopping,
     MetadataApplied,
     PartitionCommitted,
     SegmentFound,
@@ -39,6 +41,8 @@ from fencepost_kafka import (
 
 REMOVED_WITHIN_NS = 10 * SECOND
 """How long a broker may take to remove its replicas, once it has applied the deletion."""
+
+_UNREAD_NS = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,17 @@ class _Disks:
     applied: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """slot -> the metadata offsets that its newest process applied, and when."""
     last: dict[str, int] = field(default_factory=dict)
-    """slot -> when it wrote its last event."""
+    """slot -> when it applied metadata last."""
+    newest: dict[str, str] = field(default_factory=dict)
+    """slot -> its newest process."""
+    over: dict[str, int] = field(default_factory=dict)
+    """slot -> when its newest process ended, or said that it stops; none: it lives on."""
+
+    def lived_ns(self, slot: str, ended_at_ns: int) -> int:
+        """Until when a slot's newest process lived: it may apply nothing more, if no record is
+        written. What it logged in the last seconds of the run may be missing."""
+        return max(self.last[slot], self.over.get(slot, ended_at_ns - _UNREAD_NS))
+
     held: dict[tuple[str, str], tuple[SegmentFound, Cause]] = field(default_factory=dict)
     """slot and topic id -> a segment of that topic on the slot's disk."""
 
@@ -80,7 +94,15 @@ class DeletedIsRemoved(Rule[_Disks]):
     planes = KRAFT
     state = _Disks
 
-    @on(TopicCommitted, PartitionCommitted, NodeStarted, MetadataApplied, SegmentFound)
+    @on(
+        TopicCommitted,
+        PartitionCommitted,
+        NodeStarted,
+        BrokerStopping,
+        ProcessExited,
+        MetadataApplied,
+        SegmentFound,
+    )
     def step(self, state: _Disks, event: Event, body: Struct) -> Findings:
         slot = slot_of(event.process)
         match body:
@@ -94,6 +116,12 @@ class DeletedIsRemoved(Rule[_Disks]):
             case NodeStarted(role="broker", node_id=node_id):
                 state.ids[slot], state.began[slot] = node_id, event.at_ns
                 state.applied[slot] = []
+                state.newest[slot] = event.process
+                state.over.pop(slot, None)
+            case BrokerStopping() if event.process == state.newest.get(slot):
+                state.over.setdefault(slot, event.at_ns)
+            case ProcessExited(ended=ended) if ended == state.newest.get(slot_of(ended)):
+                state.over.setdefault(slot_of(ended), event.at_ns)
             case MetadataApplied() if slot in state.applied:
                 state.applied[slot].append((body.offset, event.at_ns))
                 state.last[slot] = event.at_ns
@@ -109,20 +137,20 @@ class DeletedIsRemoved(Rule[_Disks]):
                 knew_ns = self._knew(state, slot, deletion)
                 if is_second(slot) or knew_ns is None or slot not in disks:
                     continue
-                lived_ns = state.last[slot] - knew_ns
+                until_ns = state.lived_ns(slot, end.ended_at_ns)
+                lived_ns = until_ns - knew_ns
                 held = state.held.get((slot, topic_id))
                 if held is not None and lived_ns > REMOVED_WITHIN_NS:
                     late = violated(
                         held[1],
                         Evidence.PEER,
                         "the disk of {slot} has {partition}, though it applied the topic's "
-                        "deletion {after_s} s before its last event",
+                        "deletion {after_s} s before its end",
                         (deletion.ref,),
                         slot=slot_scope(slot),
                         partition=partition_at(deletion.topic, held[0].partition),
                         after_s=lived_ns // SECOND,
                     )
-                    until_ns = state.last[slot]
                     bound = REMOVED_WITHIN_NS
                     one = Deadline(
                         late, (slot, *OBSERVERS), knew_ns, until_ns, bound, omission=False
