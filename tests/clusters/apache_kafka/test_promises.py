@@ -51,6 +51,14 @@ def test_an_id_that_goes_to_another_while_its_holder_is_unaffected_breaks_kr_01(
     assert stated(broken, "process") == DUPLICATE
 
 
+def test_an_id_that_goes_to_a_process_that_is_not_known_states_none() -> None:
+    h = begun()
+    record(h, 20, fenced=True, incarnation="of nobody")
+    (broken,) = verdict(h, "KR-01").violations
+    assert "process" not in broken.facts
+    assert stated(broken, "holder") == FIRST
+
+
 def test_a_refusal_while_another_holds_the_id_exercises_kr_01() -> None:
     h = claimed()
     refused(h)

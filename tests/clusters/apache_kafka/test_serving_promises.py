@@ -245,7 +245,7 @@ def following() -> HistoryBuilder:
 def test_a_produce_that_a_follower_stores_breaks_kr_05() -> None:
     h = following()
     produced(h, "answered")
-    assert stated(verdict(h, "KR-05"), "process") == FIRST
+    assert stated(verdict(h, "KR-05"), "process", "partition") == (FIRST, "orders-0")
 
 
 def test_a_produce_that_a_follower_refuses_exercises_kr_05() -> None:

@@ -40,6 +40,7 @@ from fencepost_kafka import (
     TopicCommitted,
     broker_of,
     partition_at,
+    partition_of,
 )
 from fencepost_kafka.committed import Partitions
 
@@ -273,9 +274,11 @@ class FollowerStoresNothing(Rule[_Following]):
             stored = violated(
                 event.ref,
                 Evidence.CLIENT,
-                "{process} stored a message of {client} sent after it had begun to follow",
+                "{process} stored a message of {client} in {partition}, sent after it had begun to "
+                "follow",
                 (ref,),
                 process=process_scope(process),
+                partition=partition_of(body),
                 client=process_scope(event.process),
             )
             return (stored,)

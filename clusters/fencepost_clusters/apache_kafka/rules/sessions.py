@@ -23,6 +23,7 @@ from fencepost import (
     Excused,
     Excuses,
     Exercised,
+    Facts,
     FaultHealed,
     FaultInjected,
     FaultTookEffect,
@@ -102,13 +103,16 @@ class HolderKeepsId(Rule[IdHolders]):
         if not state.alive(holder, event.at_ns):
             return NOTHING
         newcomer = state.process(body)
+        # The process is not known, if the history has no start of one with that incarnation.
+        to: Facts = {"process": process_scope(newcomer)} if newcomer else {}
         taken = violated(
             event.ref,
             Evidence.PEER,
-            "broker {broker} was given to {process} at offset {offset}, while {holder} held it, "
-            "unfenced and unaffected by faults",
+            "broker {broker} was given to "
+            + ("{process}" if newcomer else "another process")
+            + " at offset {offset}, while {holder} held it, unfenced and unaffected by faults",
+            **to,
             broker=broker_of(body.broker_id),
-            process=process_scope(newcomer) if newcomer else "another process",
             offset=body.offset,
             holder=process_scope(holder),
         )
