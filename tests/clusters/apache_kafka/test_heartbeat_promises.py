@@ -218,13 +218,13 @@ def test_a_broker_whose_answer_is_not_known_does_not_exercise_kr_17() -> None:
 # ------------------------------------------------------------------------------------------ KR-18
 
 
-def expires(h: HistoryBuilder, process: str = CONTROLLER) -> None:
+def expires(h: HistoryBuilder, process: str = CONTROLLER, named_ms: int = SESSION_MS) -> None:
     body = LeaseExpired(
         broker_id=1,
         broker_epoch=EPOCH,
         last_heard_ns=-1,
         now_ns=h.now_ns,
-        lease_period_ms=SESSION_MS,
+        lease_period_ms=named_ms,
         controller_epoch=1,
     )
     h.add(process, body)
@@ -263,11 +263,37 @@ def test_refused_heartbeats_and_those_of_another_controller_do_not_count_for_kr_
     answered(h, process=OTHER)
     expires(h.after(500))
     assert verdict(h, "KR-18").verdict is Outcome.HOLDS
-    anew = HistoryBuilder()
-    answered(anew)
-    elected(anew)  # QC-31 judges the sessions that a new controller takes over
-    expires(anew)
-    assert verdict(anew, "KR-18").verdict is Outcome.NOT_EXERCISED
+    unknown = HistoryBuilder()
+    expires(unknown)
+    assert verdict(unknown, "KR-18").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("after_ms", "broken"), [(SESSION_MS - 101, 1), (SESSION_MS - 100, 0)])
+@pytest.mark.parametrize("process", [CONTROLLER, OTHER])
+def test_a_new_term_counts_every_session_from_its_election(
+    process: str, after_ms: int, broken: int
+) -> None:
+    """Also one of the same controller. A line about its former term begins none."""
+    h = HistoryBuilder()
+    elected(h, epoch=1)
+    answered(h)
+    elected(h.after(60_000), process, epoch=2)
+    h.after(after_ms - 2)
+    elected(h, process, epoch=0)
+    expires(h, process)
+    found = verdict(h, "KR-18")
+    assert (found.violated, found.exercised) == (broken, 1 - broken)
+
+
+def test_a_session_is_as_long_as_the_answer_to_its_heartbeat_said() -> None:
+    for named_ms, broken in ((SESSION_MS, 0), (SESSION_MS // 3, 1)):
+        h = HistoryBuilder()
+        answered(h)
+        expires(h.after(named_ms), named_ms=named_ms)
+        found = verdict(h, "KR-18")
+        assert found.violated == broken
+        if broken:
+            assert stated(found, "session_ms") == SESSION_MS
 
 
 def test_a_stall_leaves_an_early_end_undecided_for_kr_18() -> None:

@@ -216,18 +216,30 @@ class RunsOnceCaughtUp(Rule[_CaughtUp]):
         return (Exercised(runs.ref, Evidence.PEER),) if runs is not None else NOTHING
 
 
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """What a session counts from."""
+
+    at_ns: int
+    ref: Cause
+    session_ns: int = 0
+    """How long it is, by the answer to the heartbeat (0: there was none)."""
+
+
 @dataclass(slots=True)
 class _Sessions:
-    heard: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
-    """controller process and broker -> when the last heartbeat came in that it accepted."""
+    heard: dict[tuple[str, int], _Begin] = field(default_factory=dict)
+    """controller process and broker -> the last heartbeat that it accepted in its term."""
+    elected: dict[str, tuple[int, _Begin]] = field(default_factory=dict)
+    """controller process -> the epoch of its newest term, and its election."""
     early: list[Deadline] = field(default_factory=list)
-    """Each with the time it counts from, the time of the end, and the session."""
 
 
 @final
 class SessionLastsItsTime(Rule[_Sessions]):
-    """KR-18. The end of a session is the controller's word, and so is the heartbeat; the broker's
-    session that it names is the configured one. Exercised by each session that ends."""
+    """KR-18. The end of a session is the controller's word, and so is the heartbeat; how long a
+    session is, its answer says. A controller that has accepted none since its election counts from
+    that. Exercised by each session that ends."""
 
     clause = "KR-18"
     state = _Sessions
@@ -235,42 +247,49 @@ class SessionLastsItsTime(Rule[_Sessions]):
     @on(HeartbeatAnswered, LeaseExpired, ControllerElected)
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         match body:
-            case ControllerElected():
-                # A new term counts every session from its own beginning.
-                state.heard = {k: v for k, v in state.heard.items() if k[0] != event.process}
+            case ControllerElected(epoch=epoch):
+                # A line about an earlier term, which is read late, begins no session.
+                if epoch >= state.elected.get(event.process, (-1,))[0]:
+                    state.elected[event.process] = epoch, _Begin(event.at_ns, event.ref)
+                    # A new term counts every session from its own beginning.
+                    state.heard = {k: v for k, v in state.heard.items() if k[0] != event.process}
             case HeartbeatAnswered(error="NONE"):
-                key = event.process, body.broker_id
-                state.heard[key] = body.received_at_ns, event.ref
+                heard = _Begin(body.received_at_ns, event.ref, body.lease_period_ms * MS)
+                state.heard[event.process, body.broker_id] = heard
             case LeaseExpired():
-                # Without a heartbeat that is known, nothing says since when the session counts.
-                heard = state.heard.pop((event.process, body.broker_id), None)
-                if heard is not None:
-                    return self._ended(state, event, body, *heard)
+                # Without a heartbeat or an election that is known, nothing says since when the
+                # session counts.
+                _, elected = state.elected.get(event.process, (-1, None))
+                begun = state.heard.pop((event.process, body.broker_id), None) or elected
+                if begun is not None:
+                    return self._ended(state, event, body, begun)
         return NOTHING
 
     @staticmethod
-    def _ended(
-        state: _Sessions, event: Event, body: LeaseExpired, heard_ns: int, at: Cause
-    ) -> Findings:
-        silent_ns, session_ns = event.at_ns - heard_ns, body.lease_period_ms * MS
+    def _ended(state: _Sessions, event: Event, body: LeaseExpired, begun: _Begin) -> Findings:
+        # The line of the end may name a shorter session than the one that was promised.
+        session_ns = begun.session_ns or body.lease_period_ms * MS
+        silent_ns = event.at_ns - begun.at_ns
         if silent_ns + SLACK_NS >= session_ns:
             return (Exercised(event.ref, Evidence.SELF),)
+        since = "a heartbeat that it accepted" if begun.session_ns else "its election"
         early = violated(
             event.ref,
             Evidence.SELF,
-            "{process} ended the session of broker {broker} {silent_ms} ms after a heartbeat that "
-            "it accepted; a session is {session_ms} ms",
-            (at,),
+            "{process} ended the session of broker {broker} {silent_ms} ms after "
+            + since
+            + "; a session is {session_ms} ms",
+            (begun.ref,),
             process=process_scope(event.process),
             broker=broker_of(body.broker_id),
             silent_ms=silent_ns // MS,
-            session_ms=body.lease_period_ms,
+            session_ms=session_ns // MS,
         )
         state.early.append(
             Deadline(
                 early,
                 (event.process, *OBSERVERS),
-                heard_ns,
+                begun.at_ns,
                 event.at_ns,
                 session_ns,
                 omission=False,
