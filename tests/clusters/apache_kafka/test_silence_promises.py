@@ -204,6 +204,33 @@ def test_that_no_controller_is_known_for_long_decides_nothing() -> None:
     assert verdict(h, "KR-02").verdict is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("fault", "arguments", "broken"),
+    [
+        ("slow_link", '{"latency_ms":100,"jitter_ms":24}', 1),
+        ("slow_link", '{"latency_ms":100,"jitter_ms":25}', 0),
+        ("slow_link", '{"latency_ms":1,"rate_kb":1}', 0),
+        ("slow_link", "", 0),
+        ("cut", '{"latency_ms":1}', 0),
+    ],
+)
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_short_delay_between_controllers_gives_no_time_to_fence(
+    chosen: bool, fault: str, arguments: str, broken: int
+) -> None:
+    """Nor does it explain that elections last."""
+    h = begun()
+    cut = [("controller-1", "controller-3")]
+    injected(h, fault, *cut[0], cut=cut, arguments=arguments)
+    ended(h, FIRST)
+    if chosen:
+        h.after(600_000)
+    else:
+        elections(h, WHOLE_MS + 4_000)
+    record(h, 20, fenced=True)
+    assert violated(h) == broken
+
+
 def test_a_fencing_that_a_fault_explains_being_late_exercises_nothing() -> None:
     h = begun()
     injected(h, "pause", CONTROLLER)

@@ -31,10 +31,22 @@ KINDS: frozenset[type[Struct]] = frozenset(
 HEARTBEAT = 63
 """The API key of a broker's heartbeat to the controller."""
 _SILENCING = (Effect.STOPS, Effect.ENDS, Effect.SEVERS, Effect.SLOWS, Effect.HOLDS)
-_DELAYS = 8
+DELAYS = 8
 """A session runs out if it is shorter than so many delays of a link: the versions of a new
 connection and a heartbeat pass it twice each, and the interval between heartbeats is shorter than
 half of a session."""
+
+
+def longest_delay_ns(body: FaultInjected) -> int | None:
+    """By how long a fault delays what a link carries, at most; None: it does more, or it is not
+    known."""
+    arguments = json.decode(body.arguments) if body.arguments else {}
+    # Where the rate is limited, too, what waits before a message may delay it without a bound.
+    slows = body.acts(Effect.SLOWS) and not body.acts(Effect.SEVERS, Effect.HOLDS)
+    if not slows or "latency_ms" not in arguments or arguments.get("rate_kb"):
+        return None
+    delay_ms: int = arguments["latency_ms"] + arguments.get("jitter_ms", 0)
+    return delay_ms * MS
 
 
 @dataclass(slots=True)
@@ -125,13 +137,10 @@ class IdHolders:
 
     def _read(self, body: FaultInjected) -> None:
         """Keeps what the arguments of a fault of links tell about heartbeats."""
+        delay_ns = longest_delay_ns(body)
+        if delay_ns is not None:
+            self.delays[body.fault_id] = delay_ns
         arguments = json.decode(body.arguments) if body.arguments else {}
-        known = body.acts(Effect.SLOWS) and "latency_ms" in arguments
-        # Where the rate is limited, too, what waits before a heartbeat may delay it without a
-        # bound.
-        if known and not arguments.get("rate_kb"):
-            late_ms = arguments.get("latency_ms", 0) + arguments.get("jitter_ms", 0)
-            self.delays[body.fault_id] = late_ms * MS
         apis = arguments.get("apis") if body.acts(Effect.HOLDS) else None
         if apis and HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
@@ -151,7 +160,7 @@ class IdHolders:
             acts = lasts or fault.fault_id in self.silencing
             return fault.reason(process, self.controllers.__contains__) if acts else ""
         delay_ns = self.delays.get(fault.fault_id)
-        short = delay_ns is not None and _DELAYS * delay_ns < self.session_ns
+        short = delay_ns is not None and DELAYS * delay_ns < self.session_ns
         if short or fault.fault_id in self.holding:
             return ""
         own, settled = slot_of(process), at_ns - self.elected_ns > 2 * self.session_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -43,7 +43,13 @@ from fencepost import (
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
 from fencepost_clusters.apache_kafka.rules.heartbeats import SLACK_NS
-from fencepost_clusters.apache_kafka.rules.holders import HEARTBEAT, KINDS, IdHolders
+from fencepost_clusters.apache_kafka.rules.holders import (
+    DELAYS,
+    HEARTBEAT,
+    KINDS,
+    IdHolders,
+    longest_delay_ns,
+)
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
 from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
@@ -170,6 +176,8 @@ class _Sessions:
     """The brokers' processes that have ended."""
     pauses: set[str] = field(default_factory=set)
     """Those of them that stop a process."""
+    short: set[str] = field(default_factory=set)
+    """The faults that only delay what a link carries, for so short that nothing comes too late."""
     waiting: dict[str, FaultInjected] = field(default_factory=dict)
     """The faults that have no receipt yet: they wait for something to act upon."""
     leaks: dict[str, int] = field(default_factory=dict)
@@ -203,16 +211,22 @@ class _Sessions:
         affected = any(
             one.parts(self.active, self.controllers.__contains__)
             or (one.hits(self.active) and not one.fault_id.startswith("cut_from_controllers"))
-            for one in self.faults.now.values()
+            for one in self.hindering
         )
         alone = bool(self.voters.processes) and self.voters.may_be_starved(self.active)
         return "" if affected or alone else self.active
 
     @property
+    def hindering(self) -> Iterator[Excuse]:
+        """The faults that act, without those that delay what passes so little that a record is
+        committed, and a controller elected, within the second that the bound leaves."""
+        return (one for one in self.faults.now.values() if one.fault_id not in self.short)
+
+    @property
     def disturbed(self) -> bool:
         """Whether something may keep the controllers from electing one that fences: a fault acts
         upon a controller or upon a link of two, or no majority of the voters lives."""
-        for one in self.faults.now.values():
+        for one in self.hindering:
             ends = (self.controllers.intersection(way) for way in one.directions)
             struck = not one.directions and not self.controllers.isdisjoint(one.slots)
             if any(len(slots) > 1 for slots in ends) or (
@@ -359,7 +373,8 @@ def _whole_ns(session_ns: int) -> int:
 class SilentIsFenced(Rule[_Sessions]):
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
-    it, and no fault acts upon it or its links to other controllers. It may have removed a voter, so
+    it, and no fault acts upon it or its links to other controllers, but for a delay of less than an
+    eighth of that second. It may have removed a voter, so
     each set of voters counts that a live controller has read last. Elections that nothing explains
     give no more than four such bounds and a minute in all; where none is known, that is undecided.
     A silence ends with the record
@@ -475,8 +490,11 @@ class SilentIsFenced(Rule[_Sessions]):
                     state.read(body.broker_id, state.dated(body.offset, event.at_ns))
 
     def _struck(self, state: _Sessions, event: Event, body: FaultInjected) -> None:
-        """Notes the brokers that a fault keeps every controller from hearing."""
+        """Notes the brokers that a fault keeps every controller from hearing, and a short delay."""
         fault = state.faults.now[body.fault_id]
+        delay_ns = longest_delay_ns(body)
+        if delay_ns is not None and DELAYS * delay_ns < SECOND:
+            state.short.add(body.fault_id)
         # A fault without a receipt may have had no effect, so the broker may still be heard.
         if not body.receipt:
             state.waiting[body.fault_id] = body
