@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
-from tests.clusters.apache_kafka.kraft_histories import FIRST, OBSERVER, ended, raises, verdict
+from tests.clusters.apache_kafka.kraft_histories import (
+    FIRST,
+    OBSERVER,
+    ended,
+    healed,
+    injected,
+    raises,
+    verdict,
+)
 from tests.suites.partition_histories import stated
 
 from fencepost import Evidence, NodeStarted, Stalled
@@ -126,6 +134,22 @@ def test_a_broker_that_applies_nothing_more_lives_until_its_end(
         holds(h.after(60_000), "orders", "a")
     else:
         holds(h.after(5_000 - 1), "orders", "a")
+    assert verdict(h, "RP-25").violated == broken
+
+
+@pytest.mark.parametrize(("slot", "broken"), [(FIRST, 0), ("broker-2#1", 1)])
+@pytest.mark.parametrize("heals", [True, False])
+def test_a_broker_that_a_fault_may_have_stopped_lived_as_long_as_it_says(
+    heals: bool, slot: str, broken: int
+) -> None:
+    h = deleted()
+    applies(h, 20)
+    injected(h, "pause", slot)
+    h.after(60_000)
+    if heals:
+        healed(h, "pause")
+    ended(h, FIRST)
+    holds(h, "orders", "a")
     assert verdict(h, "RP-25").violated == broken
 
 

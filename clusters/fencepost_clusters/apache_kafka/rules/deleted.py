@@ -15,7 +15,10 @@ from fencepost import (
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Findings,
     NodeStarted,
@@ -75,9 +78,14 @@ class _Disks:
     over: dict[str, int] = field(default_factory=dict)
     """slot -> when its newest process ended, or said that it stops; none: it lives on."""
 
-    def lived_ns(self, slot: str, ended_at_ns: int) -> int:
+    faults: Excuses = field(default_factory=Excuses)
+
+    def lived_ns(self, slot: str, knew_ns: int, ended_at_ns: int) -> int:
         """Until when a slot's newest process lived: it may apply nothing more, if no record is
         written. What it logged in the last seconds of the run may be missing."""
+        # A fault may have stopped it since it knew: then it lived as long as it says itself.
+        if any(one.reason(slot, bool) for one in self.faults.since(knew_ns)):
+            return self.last[slot]
         return max(self.last[slot], self.over.get(slot, ended_at_ns - _UNREAD_NS))
 
     held: dict[tuple[str, str], tuple[SegmentFound, Cause]] = field(default_factory=dict)
@@ -100,6 +108,8 @@ class DeletedIsRemoved(Rule[_Disks]):
         NodeStarted,
         BrokerStopping,
         ProcessExited,
+        FaultInjected,
+        FaultHealed,
         MetadataApplied,
         SegmentFound,
     )
@@ -118,6 +128,8 @@ class DeletedIsRemoved(Rule[_Disks]):
                 state.applied[slot] = []
                 state.newest[slot] = event.process
                 state.over.pop(slot, None)
+            case FaultInjected() | FaultHealed():
+                state.faults.take(event)
             case BrokerStopping() if event.process == state.newest.get(slot):
                 state.over.setdefault(slot, event.at_ns)
             case ProcessExited(ended=ended) if ended == state.newest.get(slot_of(ended)):
@@ -137,7 +149,7 @@ class DeletedIsRemoved(Rule[_Disks]):
                 knew_ns = self._knew(state, slot, deletion)
                 if is_second(slot) or knew_ns is None or slot not in disks:
                     continue
-                until_ns = state.lived_ns(slot, end.ended_at_ns)
+                until_ns = state.lived_ns(slot, knew_ns, end.ended_at_ns)
                 lived_ns = until_ns - knew_ns
                 held = state.held.get((slot, topic_id))
                 if held is not None and lived_ns > REMOVED_WITHIN_NS:
