@@ -52,6 +52,7 @@ class Strike:
     name: str
     arguments: Mapping[str, Any]
     targets: Collection[str]
+    """Processes or slots; of a fault of links, both ends of each link."""
     began_ns: int
     """When the injection began, if that is known: its event is written after the measurement."""
     ended_ns: int | None = None

@@ -6,10 +6,10 @@ from fencepost import KnownFinding, Scene, Seen
 
 
 def behind_a_cut(scene: Scene) -> bool:
-    """A fault cut the server off that had acknowledged the write, so that it replicated nothing."""
-    server = scene.name("server")
-    faults = scene.faults("cut", "isolate", "partition", within_ms=30_000)
-    return any(server in fault.targets for fault in faults)
+    """A fault isolated the server that had acknowledged the write, so that it replicated nothing.
+    The targets of such a fault are both ends of each link: its argument says whom it isolated."""
+    faults = scene.faults("isolate", within_ms=30_000)
+    return any(fault.arguments.get("node") == scene.name("server") for fault in faults)
 
 
 FINDING = KnownFinding(

@@ -44,7 +44,12 @@ def history(cut_off: str, heals_ms: int = 1_000) -> tuple[Sequence[Event], RunEn
     """A fault cuts one server off, and a write that server-1 acknowledged is lost."""
     made = HistoryBuilder()
     cut = FaultInjected(
-        fault_id="isolate-1", fault="isolate", targets=(cut_off,), receipt=True, evidence="silence"
+        fault_id="isolate-1",
+        fault="isolate",
+        targets=("server-1", "server-2", "server-3"),
+        receipt=True,
+        evidence="silence",
+        arguments=f'{{"node": "{cut_off}"}}',
     )
     made.add("harness", cut)
     made.add("harness", FaultHealed(fault_id="isolate-1", receipt=True, evidence="it answers"))
