@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from folded_tables import folded
 
 import fencepost_kafka as k
-from fencepost import Event, Facts, NodeStarted, Scope, process_scope
+from fencepost import Event, Facts, NodeStarted, Scope, process_scope, slot_scope
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.causes import (
     ASIDE,
@@ -220,6 +220,22 @@ def test_what_a_proof_by_other_events_does_not_name_explains_less_than_nothing_d
     assert (first.how, second.how) == (NOTHING, UNPROVEN)
     # Without a proof, it is as likely as ever.
     assert candidates(events)[0].how == LOST
+
+
+def test_a_proof_by_clients_alone_leaves_a_loss_of_the_server_that_the_failure_states() -> None:
+    """Clients report no authority, so their proof says nothing of what a failure depends on."""
+    history = started()
+    acknowledged = k.ProduceCompleted(
+        operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
+    )
+    history.add("clients/producer#1", acknowledged)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(2, 1))
+    history.add("clients/reader#1", acknowledged)
+    events = history.events()
+    for slot, how in (("broker-1", LOST), ("broker-2", NOTHING)):
+        facts = {"server": slot_scope(slot), "partition": ORDERS}
+        assert candidates(events, facts, (proof,))[0].how == how, slot
 
 
 def test_a_loss_that_was_made_good_explains_less_than_nothing_does_beside_a_proof() -> None:

@@ -52,7 +52,14 @@ from math import exp
 from typing import final
 
 from fencepost import OWN, Change, Event, Facts, slot_of
-from fencepost.reporting import AuthorityRow, Effect, changes_authority, has_concerns, scopes_of
+from fencepost.reporting import (
+    CLIENTS,
+    AuthorityRow,
+    Effect,
+    changes_authority,
+    has_concerns,
+    scopes_of,
+)
 from fencepost_reports.one_run.history import Placed
 from fencepost_reports.one_run.tables import CandidateRow
 
@@ -196,6 +203,12 @@ class Failed:
         if not self.because or not known.isdisjoint(named):
             return False
         return incident.regained or scope not in self.stated
+
+    @property
+    def by_clients(self) -> bool:
+        """Whether clients alone prove it, who report no authority: their proof says nothing of what
+        the failure depends on."""
+        return all(event.process.startswith(CLIENTS) for _, event in self.because)
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -395,7 +408,8 @@ class Causes:
             return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
-        if failed.proves_without(incident):
+        party = lost and failed.by_clients and not incident.regained
+        if failed.proves_without(incident) and not party:
             return UNPROVEN
         if self._given_up(incident, failed) and self._handed_over(incident, failed):
             return GAVE_UP
