@@ -315,7 +315,9 @@ class _Turning:
         gained_ns = [0 if former is None else former.at_ns, *(event.at_ns for event in after)]
         decided_ns = max(event.at_ns for event in (after[-1], *because))
         faults = list(_faults(before))
-        return cls(after, holders, gained_ns, (first_ns, last_ns), faults, decided_ns)
+        return cls(
+            after, holders, gained_ns, (first_ns, last_ns), faults=faults, decided_ns=decided_ns
+        )
 
     def ran(self, before: Sequence[Event]) -> list[Event]:
         """When a holder ran that a fault had stopped, until the loss was decided."""

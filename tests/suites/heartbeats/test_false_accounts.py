@@ -163,7 +163,8 @@ def test_a_declaration_that_was_late_over_a_slow_way_to_zookeeper_is_excused(
         )
         h.add("harness", body)
 
-    assert judged_as("HB-09", long_term, answered, slowed, wait(20_000), lost_session) is found
+    late = (slowed, wait(20_000), lost_session)
+    assert judged_as("HB-09", long_term, answered, *late) is found
 
 
 def test_a_controller_that_names_heartbeats_of_a_dead_broker_breaks_hb_09() -> None:

@@ -226,7 +226,9 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
                 remember(state.versions, shown, (version, event.ref))
             writes = state.up_to(shown)
             if version < writes:
-                return (_uncounted(body.key, shown, version, writes, event.ref, event.ref),)
+                return (
+                    _uncounted(body.key, shown, version, writes, answer=event.ref, last=event.ref),
+                )
         if _writes(body):
             # An acknowledgement may come after answers that must have counted it. Those that
             # counted too few without it were found already.
@@ -234,7 +236,7 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
             for at, (version, ref) in later.items():
                 writes = state.up_to(at)
                 if version == writes - 1:
-                    return (_uncounted(body.key, at, version, writes, ref, event.ref),)
+                    return (_uncounted(body.key, at, version, writes, answer=ref, last=event.ref),)
         return NOTHING
 
     def end(self, state: _Acknowledged, end: RunEnd) -> Findings:

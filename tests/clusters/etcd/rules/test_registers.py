@@ -105,7 +105,7 @@ def test_a_write_below_a_version_counts_whenever_it_is_acknowledged() -> None:
     put(h, B, "b:1", 7, version=2)
     get(h, "b:2", 7, 7, "b:1", final=True)
     assert holds(h, "ETCD-02")
-    complete(h, A, "a:0", "swap", 5, 5, "a:0")
+    complete(h, A, "a:0", "swap", 5, mod_revision=5, value="a:0")
     assert stated(broken(h, "ETCD-02"), "revision", "version", "writes") == (6, 1, 2)
     assert verdict(h, "ETCD-02").violated == 1
 
@@ -386,7 +386,7 @@ def test_a_value_may_be_read_before_its_write_ends_or_without_its_end() -> None:
     put(h, A, "a:0", 5)
     invoke(h, B, "b:0", "get")
     invoke(h, A, "a:1", "swap", value="a:1", expected=5)
-    complete(h, B, "b:0", "get", 6, 6, "a:1")
+    complete(h, B, "b:0", "get", 6, mod_revision=6, value="a:1")
     get(h, "b:1", 6, 6, "a:1", serializable=True)
     assert holds(h, "ETCD-03")
 
