@@ -6,6 +6,7 @@ taken for a system without the capability.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -107,13 +108,36 @@ def _check_members(named: str, system: Any) -> None:
             )
     for capability in _ALL:
         for member in members(capability):
-            # `print` stands for a member that is not there: an optional capability need not be.
-            function = not isinstance(vars(capability)[member], property)
-            if function and not callable(getattr(system, member, print)):
+            declared = vars(capability)[member]
+            if isinstance(declared, property) or not hasattr(system, member):
+                continue
+            given = getattr(system, member)
+            if not callable(given):
                 raise UsageError(
-                    f"{named} has a bad `{member}`: it is {getattr(system, member)!r}; make it a "
+                    f"{named} has a bad `{member}`: it is {given!r}; make it a "
                     f"function (fencepost.{capability.__name__})"
                 )
+            wanted = list(inspect.signature(declared).parameters.values())[1:]
+            if not _takes(given, wanted):
+                raise UsageError(
+                    f"{named} has a `{member}` that does not take "
+                    f"({', '.join(one.name for one in wanted)}): fencepost.{capability.__name__} "
+                    "is called with these"
+                )
+
+
+def _takes(given: Callable[..., Any], wanted: Sequence[inspect.Parameter]) -> bool:
+    """Whether a function can be called as a protocol's is."""
+    try:
+        signature = inspect.signature(given)
+    except ValueError:  # some that are written in C have none
+        return True
+    by_name = {one.name: None for one in wanted if one.kind is one.KEYWORD_ONLY}
+    try:
+        signature.bind(*[None] * (len(wanted) - len(by_name)), **by_name)
+    except TypeError:
+        return False
+    return True
 
 
 def members(capability: type) -> Sequence[str]:

@@ -225,6 +225,11 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
             "(fencepost.System)",
         ),
         (
+            plugin(systems=[system("layout", layout=lambda: None)]),
+            "the system acme/lamps has a `layout` that does not take (shape): fencepost.System is "
+            "called with these",
+        ),
+        (
             plugin(systems=[system(facade="cluster")]),
             "the system acme/lamps has a bad `facade`: it is 'cluster'; make it a function "
             "(fencepost.Faceted)",
