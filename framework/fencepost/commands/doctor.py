@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from fencepost.commands.options import Json
 from fencepost.commands.terminal import errors, output, print_json, show
-from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
+from fencepost.injection.toxiproxies import present_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.model.extras import check_extra
 from fencepost.model.machine import cache_folder, java_program
@@ -89,7 +89,7 @@ def _python() -> tuple[bool, str]:
 
 def _toxiproxy() -> tuple[bool, str]:
     try:
-        path = find_toxiproxy(os.environ)
+        path = present_toxiproxy(os.environ)
     except EnvironmentFailed as missing:
         return False, str(missing)
     return True, f"{toxiproxy_version(path)} at {path}"

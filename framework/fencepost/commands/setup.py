@@ -10,7 +10,7 @@ import typer
 
 from fencepost.commands.terminal import load_plugins, print_line, progress
 from fencepost.injection.building import build_toxiproxy
-from fencepost.injection.toxiproxies import find_toxiproxy, toxiproxy_version
+from fencepost.injection.toxiproxies import present_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.system.capabilities import Fetched
 
@@ -48,7 +48,7 @@ def setup(
 def _found() -> Path | None:
     """The toxiproxy that is there. One that the environment names wrongly is an error."""
     try:
-        return find_toxiproxy(os.environ)
+        return present_toxiproxy(os.environ)
     except EnvironmentFailed:
         if os.environ.get("FENCEPOST_TOXIPROXY"):
             raise

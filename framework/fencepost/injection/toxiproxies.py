@@ -222,6 +222,22 @@ def find_toxiproxy(environment: Mapping[str, str]) -> Path:
     )
 
 
+_OURS = (b"fencepost/toxiproxy/cut", b"fencepost/toxiproxy/hold")
+"""The packages of our toxics, as Go names them in a program."""
+
+
+def present_toxiproxy(environment: Mapping[str, str]) -> Path:
+    """As `find_toxiproxy`; raises EnvironmentFailed for a program that lacks a toxic of ours, too:
+    an earlier version built it, and it would refuse a cut in the middle of a run."""
+    found = find_toxiproxy(environment)
+    content = found.read_bytes()
+    if not all(name in content for name in _OURS):
+        raise EnvironmentFailed(
+            f"{found} was built by an earlier version of Fencepost: run `fencepost setup`"
+        )
+    return found
+
+
 def toxiproxy_version(binary: Path) -> str:
     """The version of toxiproxy that a program holds, such as `v2.12.0`, or `unknown`.
 

@@ -155,9 +155,9 @@ def check_runtime(name: str) -> None:
         raise no_such("runtime", name, RUNTIMES)
     check_platform()
     if name == "process":
-        from fencepost.injection.toxiproxies import find_toxiproxy  # noqa: PLC0415
+        from fencepost.injection.toxiproxies import present_toxiproxy  # noqa: PLC0415
 
-        find_toxiproxy(os.environ)
+        present_toxiproxy(os.environ)
     if name == "docker":
         check_extra("docker", "the docker runtime")
         from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415

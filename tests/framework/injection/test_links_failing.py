@@ -27,7 +27,7 @@ from tests.link_bench import (
 
 from fencepost import HEALTHY, EnvironmentFailed, Layout, Link, LinkState
 from fencepost.injection import toxiproxies as module
-from fencepost.injection.toxiproxies import find_toxiproxy
+from fencepost.injection.toxiproxies import find_toxiproxy, present_toxiproxy
 from fencepost.model.clock import SECOND, now_ns, poll
 
 
@@ -212,3 +212,13 @@ def test_toxiproxy_is_found_where_it_is_named_beside_python_or_on_the_path(
 def test_a_wrongly_named_toxiproxy_is_not_passed_over(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"names .*nowhere, which is no program"):
         find_toxiproxy({"FENCEPOST_TOXIPROXY": os.fspath(tmp_path / "nowhere")})
+
+
+def test_a_toxiproxy_of_an_earlier_version_is_refused_before_a_run(tmp_path: Path) -> None:
+    """It lacks the toxic of cuts, which it would refuse in the middle of a run."""
+    assert present_toxiproxy({}) == find_toxiproxy({})
+    former = program(tmp_path, "exit 0")
+    with pytest.raises(
+        EnvironmentFailed, match=r"built by an earlier version .* `fencepost setup`"
+    ):
+        present_toxiproxy({"FENCEPOST_TOXIPROXY": os.fspath(former)})
