@@ -33,6 +33,7 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
+from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerStopping,
     MetadataApplied,
@@ -44,8 +45,6 @@ from fencepost_kafka import (
 
 REMOVED_WITHIN_NS = 10 * SECOND
 """How long a broker may take to remove its replicas, once it has applied the deletion."""
-
-_UNREAD_NS = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class _Disks:
         # A fault may have stopped it since it knew: then it lived as long as it says itself.
         if any(one.reason(slot, bool) for one in self.faults.since(knew_ns)):
             return self.last[slot]
-        return max(self.last[slot], self.over.get(slot, ended_at_ns - _UNREAD_NS))
+        return max(self.last[slot], self.over.get(slot, ended_at_ns - READ_WITHIN_NS))
 
     held: dict[tuple[str, str], tuple[SegmentFound, Cause]] = field(default_factory=dict)
     """slot and topic id -> a segment of that topic on the slot's disk."""

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
-    SECOND,
     Cause,
     Event,
     Evidence,
@@ -30,6 +29,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
+from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -49,8 +49,6 @@ from fencepost_kafka import (
 from fencepost_kafka.judging.owed import STARTS
 from fencepost_kafka.voter_sets import VOTER_KINDS, VoterSets
 
-READ_WITHIN_NS = 5 * SECOND
-"""The observer reads a record this much later than it is committed at most."""
 _CONTROLLER = "controller-"
 
 

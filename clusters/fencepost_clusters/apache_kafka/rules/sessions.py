@@ -206,11 +206,9 @@ class _Sessions:
     def acting(self) -> str:
         """The active controller, if no fault acts upon it or upon its link to another controller,
         and a majority of the voters reaches it: no other process fences, and only a committed
-        record does. Where the links of a fault are not known, any fault that names it
-        counts, except one that cuts brokers off."""
+        record does."""
         affected = any(
-            one.parts(self.active, self.controllers.__contains__)
-            or (one.hits(self.active) and not one.fault_id.startswith("cut_from_controllers"))
+            one.parts(self.active, self.controllers.__contains__) or one.hits(self.active)
             for one in self.hindering
         )
         alone = bool(self.voters.processes) and self.voters.may_be_starved(self.active)
@@ -228,10 +226,8 @@ class _Sessions:
         upon a controller or upon a link of two, or no majority of the voters lives."""
         for one in self.hindering:
             ends = (self.controllers.intersection(way) for way in one.directions)
-            struck = not one.directions and not self.controllers.isdisjoint(one.slots)
-            if any(len(slots) > 1 for slots in ends) or (
-                struck and not one.fault_id.startswith("cut_from_controllers")
-            ):
+            struck = any(map(one.hits, self.controllers))
+            if struck or any(len(slots) > 1 for slots in ends):
                 return True
         return all(map(self.voters.may_be_starved, self.living))
 
