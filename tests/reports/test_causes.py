@@ -11,6 +11,7 @@ from fencepost import Event, Facts, NodeStarted, Scope, process_scope, slot_scop
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.causes import (
     ASIDE,
+    BETWEEN,
     BROKE,
     CONCERNED,
     DECIDED,
@@ -86,6 +87,7 @@ def candidates(
     facts: Facts = STORED,
     because: Sequence[Event] = (),
     reads: frozenset[str] | None = frozenset({"metadata.partition"}),
+    foreign: frozenset[str] = frozenset(),
 ) -> Sequence[CandidateRow]:
     """What may explain that the last event broke a promise."""
     causes = causes_of(events)
@@ -98,6 +100,7 @@ def candidates(
             event=events[last],
             because=tuple((events.index(one), one) for one in because),
             reads=reads,
+            foreign=foreign,
         )
     )
 
@@ -236,6 +239,30 @@ def test_a_proof_by_clients_alone_leaves_a_loss_of_the_server_that_the_failure_s
     for slot, how in (("broker-1", LOST), ("broker-2", NOTHING)):
         facts = {"server": slot_scope(slot), "partition": ORDERS}
         assert candidates(events, facts, (proof,))[0].how == how, slot
+
+
+def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() -> None:
+    """It reads of clients alone, and so can name no leadership of this system. A system of its own
+    events it would have read."""
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    acknowledged = k.ProduceCompleted(
+        operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
+    )
+    history.add("clients/producer#1", acknowledged)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(1, 2))
+    first = len(history.events()) - 1
+    history.add("controller-1#1", led(2, 3))
+    history.after(20_000).add("clients/reader#1", acknowledged)
+    reads, events = frozenset({"client.produce_completed"}), history.events()
+    facts: Facts = {"partition": ORDERS}
+    for foreign, expected in (
+        (frozenset({"metadata.partition"}), (first, BETWEEN)),
+        (frozenset[str](), (-1, NOTHING)),
+    ):
+        found = candidates(events, facts, (proof,), reads, foreign)[0]
+        assert (found.position, found.how) == expected
 
 
 def test_a_loss_that_was_made_good_explains_less_than_nothing_does_beside_a_proof() -> None:

@@ -494,11 +494,12 @@ def _newest_first(
     If several processes report one source (a replayed record), the first report is shown. Of
     consecutive changes with one matter, the newest is shown.
     """
+    repeated = _repeated(before)
     found: list[Event] = []
     shown: set[tuple[object, ...]] = set()
     records: dict[Hashable, int] = {}
     for event in reversed(before):
-        if not _concerns(event, subjects):
+        if (event.process, event.node_seq) in repeated or not _concerns(event, subjects):
             continue
         record = shared_record(event) or _reported(event)
         if record is not None:
@@ -525,6 +526,33 @@ def _reported(event: Event) -> Hashable | None:
     if not changes or any(one.holder is not None or one.epoch < 0 for one in changes):
         return None
     return event.kind, tuple((one.scope, one.change, one.epoch, one.node) for one in changes)
+
+
+def _repeated(before: Sequence[Event]) -> set[Ref]:
+    """Where third parties report a gain without an epoch of which the newest report of the same
+    scope says that this node has it: that is no second gain."""
+    found: set[Ref] = set()
+    holder: dict[str, str] = {}
+    for event in before:
+        if not changes_authority(event.body):
+            continue
+        changes = tuple(event.body.authority())
+        if changes and all(
+            one.change is Change.GAINED
+            and one.holder is None
+            and one.epoch < 0
+            and one.node
+            and holder.get(one.scope) == one.node
+            for one in changes
+        ):
+            found.add((event.process, event.node_seq))
+        for one in changes:
+            # A holder's own word may be of a gain that no third party reports.
+            if one.change is Change.GAINED:
+                holder[one.scope] = one.node if one.holder is None else ""
+            elif one.change is Change.LOST:
+                holder[one.scope] = ""
+    return found
 
 
 def _matter(event: Event) -> tuple[object, ...]:

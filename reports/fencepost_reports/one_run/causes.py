@@ -16,6 +16,9 @@ be seen. In this order:
 
 * What the rule names: the events that prove a violation.
 * A loss of what the failure concerns, by a process that took part and had not got it back.
+* Where a rule was written for another system's events, as one that judges any log by its clients:
+  the first time that the authority went to another after what proves the failure. Such a rule can
+  neither name a loss of this system nor read of one.
 * A loss that is only near in time. It is worth its share against the chance that such a loss lies
   as near without being the cause, by how often the run has losses of that family; and never more
   than a loss that somebody names.
@@ -36,7 +39,8 @@ A later change of the ISR in the same epoch repeats the leadership. It was taken
 that broke the promise, until `_reports` asked for a kind that had not reported it yet.
 
 What is not done. A loss over a scope of which the rules of the clause read nothing is no candidate,
-unless the failure states the scope: a consumer's rule reads nothing of leases. No sentence is read,
+unless the failure states the scope: a consumer's rule reads nothing of leases. (A scope of a system
+that the rule does not know is one.) No sentence is read,
 and nearness in time alone proves nothing.
 
 See docs/decisions/35-causes.md.
@@ -74,6 +78,7 @@ WIDE = "the latest loss that the cluster depends on"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
 GAVE_UP = "its holder gave it up, and had lost nothing before"
+BETWEEN = "what the proof shows came before this, and its rule knows no authority of this system"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
 NOTHING = "no loss of authority explains this"
@@ -87,6 +92,7 @@ _SURE: Mapping[str, float] = {
     ITSELF: 0.9,
     BROKE: 0.8,
     LOST: 0.75,
+    BETWEEN: 0.6,
     DECIDED: 0.3,
     GAVE_UP: 0.3,
     UNPROVEN: 0.25,
@@ -149,7 +155,8 @@ class Failed:
 
     Those before the `position` count. A time without a success has no `event`; it lies at its
     beginning, and changes until its end count. `because` are the events that prove a violation, and
-    `reads` the kinds of event that its rules read; None for what no rule has judged.
+    `reads` the kinds of event that its rules read; None for what no rule has judged. `foreign` are
+    the kinds of systems that its rules know nothing of.
     """
 
     position: int
@@ -158,6 +165,7 @@ class Failed:
     event: Event | None = None
     because: tuple[Placed, ...] = ()
     reads: frozenset[str] | None = None
+    foreign: frozenset[str] = frozenset()
 
     @property
     def events(self) -> Sequence[Event]:
@@ -209,6 +217,13 @@ class Failed:
         """Whether clients alone prove it, who report no authority: their proof says nothing of what
         the failure depends on."""
         return all(event.process.startswith(CLIENTS) for _, event in self.because)
+
+    def follows(self, incident: Incident) -> bool:
+        """Whether its proof begins before another took the authority, where no rule of it knows
+        such an authority."""
+        kinds = {row.kind for row in incident.rows}
+        began = min((position for position, _ in self.because), default=self.position)
+        return kinds <= self.foreign and began < incident.first.position and not incident.by_itself
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -267,8 +282,11 @@ class Causes:
         for scope in sorted(scopes):
             incidents = list(self._incidents(scope, failed))
             named = _named(scope, incidents, failed, parties)
+            # The first of them: whoever had it when the proof began lost it then.
+            after = [one for one in incidents if failed.follows(one)][-1:]
             for incident in incidents:
-                made = self._candidate(incident, failed, parties, incident in named)
+                why = NAMED if incident in named else BETWEEN if incident in after else ""
+                made = self._candidate(incident, failed, parties, why)
                 found.setdefault((scope, made.position), made)
         how = NOTHING if self._scopes else UNSEEN
         nothing = CandidateRow(
@@ -319,7 +337,7 @@ class Causes:
         concerned = named.union(parties, self._wide)
         families = None
         if failed.reads is not None:
-            read = (self._families.get(kind, ()) for kind in failed.reads)
+            read = (self._families.get(kind, ()) for kind in failed.reads | failed.foreign)
             families = {family for some in read for family in some}
         return frozenset(
             scope
@@ -368,10 +386,10 @@ class Causes:
         return Incident(tuple(found), regained)
 
     def _candidate(
-        self, incident: Incident, failed: Failed, parties: Collection[str], named: bool
+        self, incident: Incident, failed: Failed, parties: Collection[str], why: str
     ) -> CandidateRow:
-        """The incident with the best reason for it."""
-        how = self._how(incident, failed, parties, named)
+        """The incident with the best reason for it; `why` is the one that the proof gives."""
+        how = self._how(incident, failed, parties, why)
         row = incident.first
         passed_ns = abs(failed.at_ns - incident.rows[-1].at_ns)
         rate = self._rates.get(row.scope.partition(" ")[0], 0.0)
@@ -390,10 +408,8 @@ class Causes:
             chance=round(chance, 3),
         )
 
-    def _how(
-        self, incident: Incident, failed: Failed, parties: Collection[str], named: bool
-    ) -> str:
-        if named:
+    def _how(self, incident: Incident, failed: Failed, parties: Collection[str], why: str) -> str:
+        if why == NAMED:
             return ITSELF if failed.loses(incident.first.scope) else NAMED
         former, taker = incident.first, incident.rows[-1]
         lost = _party(former.former, former.former_node, parties, failed.stated)
@@ -408,6 +424,8 @@ class Causes:
             return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
+        if why == BETWEEN and not (lost and not incident.regained):
+            return BETWEEN
         party = lost and failed.by_clients and not incident.regained
         if failed.proves_without(incident) and not party:
             return UNPROVEN

@@ -41,6 +41,16 @@ _REMARKS = {"violation": BROKE, "operation": "this failed", "test": "the test fa
 
 @final
 @dataclass(frozen=True, slots=True)
+class Reads:
+    """The kinds of event that the rules of a clause read; and `foreign`, those by which the run
+    tells of authority, if the rules know none of them."""
+
+    kinds: frozenset[str]
+    foreign: frozenset[str]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class _Failure:
     """A failure that is still to be explained, in the explainer's terms and in the table's."""
 
@@ -85,13 +95,13 @@ def explained(
     tables: Tables,
     *,
     causes: Causes,
-    reads: Mapping[str, frozenset[str]],
+    reads: Mapping[str, Reads],
     events: Callable[[Collection[Ref]], Iterable[Placed]],
     ended_ns: int,
 ) -> Explained:
     """Every failure of a run with its explanation; reads the history only if there is a failure.
 
-    `reads` are the kinds of event that the rules of a clause read; `events` gives the events that
+    `reads` says which kinds of event the rules of a clause read; `events` gives the events that
     explanations are made of, and those with some names.
     """
     faults = tables.faults
@@ -181,7 +191,7 @@ class _Rows:
     """Makes rows of failures; `placed` are events by name."""
 
     causes: Causes
-    reads: Mapping[str, frozenset[str]]
+    reads: Mapping[str, Reads]
     placed: Mapping[Ref, tuple[int, Event]]
     faults: Sequence[FaultRow]
     ended_ns: int
@@ -226,6 +236,7 @@ class _Rows:
         if event is None:
             return (UNEXPLAINED,)
         named = (self.placed.get((c.process, c.seq)) for c in failure.broken.because)
+        reads = self.reads.get(failure.clause) if failure.clause else None
         return self.causes.candidates(
             Failed(
                 position=position,
@@ -233,7 +244,8 @@ class _Rows:
                 facts=failure.broken.facts,
                 event=event,
                 because=tuple(one for one in named if one is not None),
-                reads=self.reads.get(failure.clause) if failure.clause else None,
+                reads=None if reads is None else reads.kinds,
+                foreign=frozenset() if reads is None else reads.foreign,
             )
         )
 

@@ -9,6 +9,8 @@ from heapq import nsmallest
 from os import PathLike, fspath
 from typing import final
 
+from msgspec import Struct
+
 from fencepost import Codec, Event, ProcessExited, ProcessSpawned, kind_name
 from fencepost.reporting import (
     AuthorityRow,
@@ -26,7 +28,7 @@ from fencepost_reports import places
 from fencepost_reports.one_run.causes import Causes
 from fencepost_reports.one_run.delays import delays
 from fencepost_reports.one_run.exposures import exposures
-from fencepost_reports.one_run.failures import Explained, explained
+from fencepost_reports.one_run.failures import Explained, Reads, explained
 from fencepost_reports.one_run.history import History, Placed, Ref, history_of
 from fencepost_reports.one_run.processes import processes
 from fencepost_reports.one_run.tables import Count, EventRow, RunRow, RunTables, SlotRow, VerdictRow
@@ -91,7 +93,7 @@ class _Run:
             verdicts,
             folded,
             causes=Causes(authority, folded.nodes, ended_ns - began_ns),
-            reads=_reads(self.promises),
+            reads=_reads(self.promises, authority),
             events=self._bearing,
             ended_ns=ended_ns,
         )
@@ -161,12 +163,26 @@ def _nodes_end_ns(phases: Iterable[PhaseRow], ended_ns: int) -> int:
     return next((row.from_ns for row in phases if row.phase == END), ended_ns + 1)
 
 
-def _reads(promises: Promises) -> Mapping[str, frozenset[str]]:
-    """The kinds of event that the rules of each clause read."""
-    found: dict[str, set[str]] = {}
+def _reads(promises: Promises, authority: Iterable[AuthorityRow]) -> Mapping[str, Reads]:
+    """What the rules of each clause read. Where no authority of the run is told in a package of
+    which they read events, they know none of it: they judge any system, by its clients say."""
+    packages = {kind_name(kind): _package(kind) for kind in promises.kinds}
+    told = frozenset(row.kind for row in authority)
+    of_run = {packages.get(kind, "") for kind in told}
+    found: dict[str, set[type[Struct]]] = {}
     for rule in promises.rules:
-        found.setdefault(rule.clause, set()).update(map(kind_name, rule.kinds))
-    return {clause: frozenset(kinds) for clause, kinds in found.items()}
+        found.setdefault(rule.clause, set()).update(rule.kinds)
+    return {
+        clause: Reads(
+            kinds=frozenset(map(kind_name, kinds)),
+            foreign=told if of_run.isdisjoint(map(_package, kinds)) else frozenset(),
+        )
+        for clause, kinds in found.items()
+    }
+
+
+def _package(kind: type[object]) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def _about(run: _Run) -> RunRow:

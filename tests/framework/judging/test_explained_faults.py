@@ -425,3 +425,42 @@ def test_a_crash_is_over_once_the_slot_has_its_next_process() -> None:
     heal(h, "isolate-1")
     read = h.add("clients/reader-1#1", Missed())
     assert shown(why(h, read, taken).lines()) == ["isolate-1"]
+
+
+class Switched(Struct, frozen=True, tag="redis.switched"):
+    """A watcher whose log names no epoch."""
+
+    node: str
+
+    def authority(self) -> tuple[Authority, ...]:
+        return (Authority("master", Change.GAINED, holder=None, node=self.node, wide=True),)
+
+    def sentence(self) -> str:
+        return f"switched to {self.node}"
+
+
+def test_a_gain_without_an_epoch_that_several_tell_is_one_turn() -> None:
+    """Three sentinels tell of each, late by as long as they were cut off."""
+    h = HistoryBuilder()
+    for number in (1, 2, 3):
+        run(h, f"redis-{number}#1", number)
+    h.add("sentinel-1#1", Switched("redis 1"))
+    taken = h.add("redis-1#1", Appended(7))
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.add("sentinel-1#1", Switched("redis 2"))
+    isolates(h, "isolate-2", "redis-2", ("redis-1", "redis-3", "sentinel-2"))
+    heal(h, "isolate-2")
+    h.add("sentinel-2#1", Switched("redis 2"))
+    h.add("sentinel-3#1", Switched("redis 2"))
+    heal(h, "isolate-1")
+    strike(h, "kill-3", "redis-2#1")
+    h.add("sentinel-2#1", Switched("redis 1"))
+    h.add("sentinel-1#1", Switched("redis 1"))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, taken).lines()
+    switched = [line.partition("s  ")[2] for line in lines if "switched" in line]
+    assert switched == [
+        "sentinel-1#1: switched to redis 1",
+        "sentinel-1#1: switched to redis 2",
+        "sentinel-2#1: switched to redis 1",
+    ]
