@@ -19,6 +19,9 @@ The rules:
   failed. Any of them may lead when it returns, and the replication design tolerates n-1 failures of
   n replicas. Where controllers keep the metadata, the member that failed last is on record.
 * A topic that is deleted takes all that with it, by the offset of the record.
+* What is lost does not come back, but what is written later is promised again. A partition begins
+  anew with the record of which a member has its messages: one that joined by it, or one that has
+  caught up (`again`).
 
 Whose word counts: the harness's, the committed records' and the clients'. No word of a broker about
 itself does: a broker that lies about its disk must not acquit itself.
@@ -71,6 +74,9 @@ class Forfeits:
         self.gone: dict[Place, str] = {}
         """The partitions of present topics that are forfeited, each with the first reason. Only the
         deletion of the topic takes one out: what is lost does not come back."""
+        self.again: dict[Place, PartitionCommitted] = {}
+        """Those of them of which a member of the ISR has again what was committed since, and the
+        record with which they begin anew."""
         self._ids: dict[str, int] = {}
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
@@ -131,6 +137,12 @@ class Forfeits:
                 self._forget(body)
         return ()
 
+    def broker(self, process: str) -> int:
+        """The id of the broker that runs in the slot of a process; -1 if none has run there, or if the
+        process is a second one of its id."""
+        slot = slot_of(process)
+        return -1 if is_second(slot) else self._ids.get(slot, -1)
+
     def _written(self, body: ProduceInvoked) -> None:
         """A write is invoked that each member of the ISR is to store."""
         place = body.topic, body.partition
@@ -188,6 +200,7 @@ class Forfeits:
                 self._harmed.pop(place, None)
                 self._failed.pop(place, None)
                 self.gone.pop(place, None)
+                self.again.pop(place, None)
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
         place = body.topic, body.partition
@@ -214,7 +227,10 @@ class Forfeits:
         # A member that failed and left the ISR by a record is not waited for any more; one that
         # joins by this record has caught up.
         self._failed[place] = self._failed.get(place, set()).intersection(known.isr, body.isr)
-        return self._forfeited(place) if harmed else ()
+        found = self._forfeited(place) if harmed else ()
+        if place in self.gone and not found and not members <= self._marked(place):
+            self.again.setdefault(place, body)
+        return found
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
         found: list[tuple[Place, str]] = []
@@ -245,4 +261,5 @@ class Forfeits:
             f"lost its disk, or a part ({faults})"
         )
         self.gone.setdefault(place, reason)
+        self.again.pop(place, None)
         return ((place, reason),)

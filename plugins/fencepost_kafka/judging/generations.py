@@ -1,5 +1,5 @@
 """Topics that are deleted, and may be made again under their name; and partitions whose messages
-no promise covers any more (see `forfeits`), which are not judged from then on.
+no promise covers any more (see `forfeits`), which are not judged until they begin anew.
 
 A rule about the messages of a partition forgets them when its topic is deleted. The words for that
 are the committed record and the answer that a client got, and not the word of a node that holds the
@@ -11,11 +11,18 @@ the topic was made again: a leader that has not read of the deletion still ackno
 node that starts may still follow the former topic, with the messages on its disk, until it has read
 of the deletion. So before the topic is made again, a node counts only if its log is empty as it
 begins.
+
+A partition that was forfeited begins anew in the same topic, but not with empty logs. What was left
+of the former messages is still read and copied, and a replica that stood aside cuts off more than
+its own watermark. So of such a partition a write counts if it was invoked since; and a replica once
+it begins to lead or to follow, in an epoch since, while it is in the ISR of the newest record, and
+so has what the leader has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar, final
 
 from msgspec import Struct
@@ -50,6 +57,28 @@ OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPosit
 
 
 @final
+@dataclass(slots=True)
+class Anew:
+    """How a partition began anew after a forfeit."""
+
+    since: PartitionCommitted
+    """The record with which it began."""
+    newest: PartitionCommitted
+
+    def counts(self, body: object, broker: int) -> bool:
+        """Whether a record, or a replica that begins, is of the new beginning. The rest depends on
+        these."""
+        match body:
+            case PartitionCommitted():
+                if body.offset > self.newest.offset:
+                    self.newest = body
+                return body.offset >= self.since.offset
+            case LeadershipStarted() | FollowingStarted():
+                return body.leader_epoch >= self.since.leader_epoch and broker in self.newest.isr
+        return True
+
+
+@final
 class Generations:
     """The topics of one name, of which there is one at a time, and what is held for each partition
     of the present one."""
@@ -66,10 +95,13 @@ class Generations:
         answer."""
         self.begun: set[tuple[str, int]] = set()
         """The processes, and partitions, whose events are of the present topic."""
-        self.invoked: set[str] = set()
-        """The writes that were invoked since the topic was made again."""
+        self.invoked: dict[str, int] = {}
+        """The writes that were invoked since the topic was made again, or since the partition began
+        anew, each with its partition."""
         self.forfeited: set[int] = set()
-        """The partitions of the present topic that are not judged any more."""
+        """The partitions of the present topic that are not judged now."""
+        self.anew: dict[int, Anew] = {}
+        """The partitions that began anew."""
 
     def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
@@ -94,11 +126,28 @@ class Generations:
         self.begun.clear()
         self.invoked.clear()
         self.forfeited.clear()
+        self.anew.clear()
         return True
 
-    def counts(self, event: Event) -> bool:
-        """Whether an event is of the topic that there is now, after a deletion."""
+    def forfeit(self, partition: int) -> None:
+        """A partition is not judged from now on."""
+        self.forfeited.add(partition)
+        self.anew.pop(partition, None)
+        self.begun = {one for one in self.begun if one[1] != partition}
+        self.invoked = {write: at for write, at in self.invoked.items() if at != partition}
+
+    def renew(self, record: PartitionCommitted) -> None:
+        """A partition that was forfeited begins anew."""
+        self.forfeited.discard(record.partition)
+        self.anew[record.partition] = Anew(record, record)
+
+    def counts(self, event: Event, broker: int) -> bool:
+        """Whether an event is of what there is now, after a deletion or a forfeit. `broker` is the
+        id of the one that wrote it, if that is known."""
         body = event.body
+        anew = self.anew.get(getattr(body, "partition", -1))
+        if anew is not None and not anew.counts(body, broker):
+            return False
         match body:
             case PartitionCommitted():
                 return body.offset > self.deleted_at
@@ -111,7 +160,7 @@ class Generations:
                 return True
             case ProduceInvoked():
                 if self.made:
-                    self.invoked.add(body.operation)
+                    self.invoked[body.operation] = body.partition
                 return self.made
             # A write that was invoked before is the former topic's, even if its answer comes after
             # the next topic was made: counted, it would be missed in the next topic's log.
@@ -158,17 +207,21 @@ class PresentTopics:
                 self._forfeit(self._of(name), partition, event, reason)
             if kind in _OF_RUN:
                 return self._every() if kind is FaultInjected else ()
+            if kind is PartitionCommitted:
+                self._renew(body)
         if kind in DELETIONS:
             topic = self._of(body.subject if kind is AdminCompleted else body.topic)
             if topic.deletes(body):
                 self._begin_anew(topic)
             return ()
         topic = self._of(body.topic)
+        if body.partition in topic.forfeited:
+            return ()
         # Before any deletion there is one topic of the name, and every event is of it. So nothing
         # is asked.
-        if (topic.by_record or topic.by_client) and not topic.counts(event):
-            return ()
-        if body.partition in topic.forfeited:
+        if (topic.by_record or topic.by_client or body.partition in topic.anew) and not topic.counts(
+            event, self._forfeits.broker(event.process)
+        ):
             return ()
         return topic.parts.get(body.partition) or self._part(topic, body)
 
@@ -199,7 +252,7 @@ class PresentTopics:
             part.shared.clear()
 
     def _forfeit(self, topic: Generations, partition: int, event: Event, reason: str) -> None:
-        topic.forfeited.add(partition)
+        topic.forfeit(partition)
         message = f"not judged from then on: {reason}"
         for part in topic.parts.pop(partition, ()):
             self._excused += [
@@ -207,6 +260,14 @@ class PresentTopics:
                 for number, state in enumerate(part.states)
                 if state is not UNBEGUN
             ]
+
+    def _renew(self, body: PartitionCommitted) -> None:
+        """Has a forfeited partition begin anew, if it does with this record."""
+        topic = self._topics.get(body.topic)
+        if topic is not None and body.partition in topic.forfeited:
+            record = self._forfeits.again.get((body.topic, body.partition))
+            if record is not None:
+                topic.renew(record)
 
     def excused(self) -> Iterable[tuple[int, Excused]]:
         """Each rule that judged a partition until that was forfeited."""

@@ -9,13 +9,16 @@ from tests.suites.partition_histories import (
     ALL3,
     B1,
     B2,
+    B3,
     CLAUSES,
     CLIENT,
     CONTROLLER,
+    follow,
     lead,
     partition,
     verdict,
 )
+from tests.suites.clients import client_histories as c
 from tests.suites.replication import replication_histories as r
 
 from fencepost import FaultInjected, ProcessExited, ProcessSpawned
@@ -402,3 +405,82 @@ def test_no_rule_about_messages_judges_a_forfeited_partition() -> None:
         for h in (next_leader(kept), next_leader(gone))
     ]
     assert violated == [{"RP-06"}, set()]
+
+
+# ------------------------------------------------------------------------------------- begins anew
+
+
+def wiped() -> HistoryBuilder:
+    """Broker 1, the only member of the ISR, loses its disk with a write that was acknowledged; then
+    broker 2 leads, and the others join the ISR."""
+    h = lost(1)
+    c.invoke_named(h, "op-0")
+    c.acked(h, 0)
+    strikes(h, "wipe_disk", "broker-1")
+    partition(h, 20, leader=2, epoch=2, isr=(2,))
+    partition(h, 21, leader=2, epoch=3, isr=ALL3)
+    lead(h, B2, 3)
+    follow(h, B3, 0, 0, leader=2, epoch=3)
+    return h
+
+
+def written(h: HistoryBuilder) -> HistoryBuilder:
+    """A write is stored by brokers 2 and 3, committed, and acknowledged."""
+    c.invoke_named(h, "new-0")
+    for process in (B2, B3):
+        r.store(h, process, 0, digest="new", as_leader=process == B2, epoch=3)
+        r.mark(h, process, 1)
+    c.acked(h, 0, "new-0")
+    return h
+
+
+def test_what_is_written_after_a_forfeit_is_promised_again() -> None:
+    """Nothing struck the disks of brokers 2 and 3 since."""
+    h = written(wiped())
+    partition(h, 30, leader=3, epoch=4, isr=(3,))
+    lead(h, B3, 4)
+    c.read(h, 1)
+    for clause in ("RP-06", "JEPSEN-lost-write"):
+        found = verdict(h, clause)
+        assert (found.verdict, found.violated, found.excused) == (Outcome.VIOLATED, 1, 1), clause
+
+
+def test_what_a_forfeit_took_is_missed_by_nobody_later() -> None:
+    """`op-0` is nowhere, and another write has its offset."""
+    h = written(wiped())
+    c.poll(h, c.READER, 0, o0="new-0")
+    c.read(h, 1)
+    judged = judge(h.events(), rules.ALL, CLAUSES, h.end(True), "quorum")
+    assert not {one.clause for one in rules.ALL if one.keeper is PresentTopics} & {*judged.broken}
+
+
+def test_a_replica_that_stood_aside_may_cut_off_what_it_held_of_before_a_forfeit() -> None:
+    """Its own watermark is one of before; in the ISR it has what the leader has."""
+    h = lost(1)
+    strikes(h, "wipe_disk", "broker-1")
+    partition(h, 20, leader=2, epoch=2, isr=(2,))
+    lead(h, B2, 2)
+    follow(h, B3, 9, 9, leader=2, epoch=2)
+    r.mark(h, B3, 9)
+    partition(h, 21, leader=2, epoch=3, isr=(2, 3))
+    follow(h, B3, 0, 0, leader=2, epoch=3)
+    partition(h, 22, leader=3, epoch=4, isr=(3,))
+    lead(h, B3, 4)
+    assert verdict(h, "RP-06").violated == 0
+
+
+def test_a_partition_that_began_anew_is_forfeited_again_with_its_next_disks() -> None:
+    h = written(wiped())
+    strikes(h, "wipe_disk", "broker-2", "broker-3", "broker-1", number=2)
+    partition(h, 30, leader=3, epoch=4, isr=(3,))
+    lead(h, B3, 4)
+    found = verdict(h, "RP-06")
+    assert (found.violated, found.excused) == (0, 2)
+
+
+def test_a_second_process_of_a_members_id_is_no_member_after_a_forfeit() -> None:
+    h = written(wiped())
+    spawned(h, "broker-3-duplicate", 3)
+    partition(h, 30, leader=3, epoch=4, isr=(3,))
+    lead(h, "broker-3-duplicate#1", 4)
+    assert verdict(h, "RP-06").violated == 0
