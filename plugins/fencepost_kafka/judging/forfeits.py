@@ -138,8 +138,8 @@ class Forfeits:
         return ()
 
     def broker(self, process: str) -> int:
-        """The id of the broker that runs in the slot of a process; -1 if none has run there, or if the
-        process is a second one of its id."""
+        """The id of the broker that runs in the slot of a process; -1 if none has run there, or if
+        the process is a second one of its id."""
         slot = slot_of(process)
         return -1 if is_second(slot) else self._ids.get(slot, -1)
 
@@ -228,7 +228,7 @@ class Forfeits:
         # joins by this record has caught up.
         self._failed[place] = self._failed.get(place, set()).intersection(known.isr, body.isr)
         found = self._forfeited(place) if harmed else ()
-        if place in self.gone and not found and not members <= self._marked(place):
+        if place in self.gone and not found and not members.issubset(self._marked(place)):
             self.again.setdefault(place, body)
         return found
 

@@ -3,7 +3,9 @@ no promise covers any more (see `forfeits`), which are not judged until they beg
 
 A rule about the messages of a partition forgets them when its topic is deleted. The words for that
 are the committed record and the answer that a client got, and not the word of a node that holds the
-messages: it may be wrong, or a node may never say it.
+messages: it may be wrong, or a node may never say it. So where controllers keep the metadata, a
+record that a broker tells counts once a controller, an observer or another slot tells it, too: else
+a leader that has lost all could say that the topic is gone.
 
 Events of the former topic may come after that. So a node's events count again once it begins to
 lead or to follow, and a consumer's once it is positioned. A write counts if it was invoked since
@@ -27,7 +29,16 @@ from typing import Any, Final, TypeVar, final
 
 from msgspec import Struct
 
-from fencepost import UNBEGUN, Event, Excused, FaultInjected, Held, Rule
+from fencepost import (
+    UNBEGUN,
+    Event,
+    Excused,
+    FaultInjected,
+    Held,
+    ProcessSpawned,
+    Rule,
+    slot_of,
+)
 from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
@@ -44,10 +55,13 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.takeovers import TAKING
+from fencepost_kafka.vocabulary import Role
 
 S = TypeVar("S")
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
+_TOLD: Final[frozenset[type[Struct]]] = DELETIONS | {ProcessSpawned}
+"""The events by which it is known whose word about a deletion counts."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
 """The events that are about no topic."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
@@ -111,7 +125,10 @@ class Generations:
         # and nodes may never report the record, so neither count alone is enough.
         known = max(self.by_record, self.by_client)
         if isinstance(body, AdminCompleted):
-            self.by_client += body.api == "delete_topic" and body.outcome == "ok"
+            if body.api == "delete_topic" and body.outcome == "ok":
+                # If the topic was made again since the last recorded deletion, this answer is about
+                # another one, and that one had no answer.
+                self.by_client = max(self.by_client, self.by_record if self.made else 0) + 1
             # An answer that is not `ok` says nothing: the topic may exist already, or the request
             # may be lost.
             self.made = self.made or (body.api == "create_topic" and body.outcome == "ok")
@@ -141,9 +158,9 @@ class Generations:
         self.forfeited.discard(record.partition)
         self.anew[record.partition] = Anew(record, record)
 
-    def counts(self, event: Event, broker: int) -> bool:
+    def counts(self, event: Event, broker: int = -1) -> bool:
         """Whether an event is of what there is now, after a deletion or a forfeit. `broker` is the
-        id of the one that wrote it, if that is known."""
+        id of the one that wrote it: after a forfeit it decides."""
         body = event.body
         anew = self.anew.get(getattr(body, "partition", -1))
         if anew is not None and not anew.counts(body, broker):
@@ -194,6 +211,10 @@ class PresentTopics:
         None: a new one begins."""
         self._topics: dict[str, Generations] = {}
         self._forfeits = Forfeits()
+        self._roles: dict[str, str] = {}
+        """slot -> the role of its processes."""
+        self._told_by: dict[tuple[str, int], set[str]] = {}
+        """topic, and the offset of a deletion -> the slots of the brokers that told it."""
         self._excused: list[tuple[int, Excused]] = []
 
     def find(self, event: Event) -> tuple[Held, ...]:
@@ -201,6 +222,8 @@ class PresentTopics:
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
         kind = type(body)
+        if kind in _TOLD and not self._is_told(event, body):
+            return ()
         # The forfeit comes first: an event that forfeits a partition is not judged for it any more.
         if kind in FORFEITING:
             for (name, partition), reason in self._forfeits.take(body):
@@ -219,11 +242,27 @@ class PresentTopics:
             return ()
         # Before any deletion there is one topic of the name, and every event is of it. So nothing
         # is asked.
-        if (topic.by_record or topic.by_client or body.partition in topic.anew) and not topic.counts(
-            event, self._forfeits.broker(event.process)
-        ):
+        if (
+            topic.by_record or topic.by_client or body.partition in topic.anew
+        ) and not topic.counts(event, self._forfeits.broker(event.process)):
             return ()
         return topic.parts.get(body.partition) or self._part(topic, body)
+
+    def _is_told(self, event: Event, body: Any) -> bool:
+        """Takes note of the roles of slots. Returns whether an event is told by those whose word it
+        is: answers by clients, and the record of a deletion not by one broker alone."""
+        if type(body) is ProcessSpawned:
+            self._roles[body.slot] = body.role
+            return True
+        slot = slot_of(event.process)
+        role = self._roles.get(slot, "")
+        if type(body) is AdminCompleted:
+            return role not in (Role.BROKER, Role.CONTROLLER)
+        if not body.deleted or role != Role.BROKER or Role.CONTROLLER not in self._roles.values():
+            return True
+        tellers = self._told_by.setdefault((body.topic, body.offset), set())
+        tellers.add(slot)
+        return len(tellers) > 1
 
     def _every(self) -> tuple[Held, ...]:
         """What is held for all partitions: a fault may concern each of them."""

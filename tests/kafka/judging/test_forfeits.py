@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+from tests.suites.clients import client_histories as c
 from tests.suites.partition_histories import (
     ALL3,
     B1,
@@ -18,7 +19,6 @@ from tests.suites.partition_histories import (
     partition,
     verdict,
 )
-from tests.suites.clients import client_histories as c
 from tests.suites.replication import replication_histories as r
 
 from fencepost import FaultInjected, ProcessExited, ProcessSpawned

@@ -19,8 +19,9 @@ from tests.suites.clients.test_deleted_topics import positioned
 from tests.suites.clients.test_poll_rules import lead, out_of_range
 from tests.suites.replication.replication_histories import mark, store
 
+from fencepost import ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import AdminCompleted
+from fencepost_kafka import AdminCompleted, TopicCommitted
 
 VIOLATED, NOT_EXERCISED = Outcome.VIOLATED, Outcome.NOT_EXERCISED
 
@@ -151,3 +152,79 @@ def test_a_node_that_begins_again_with_old_messages_does_not_count_any_more() ->
     p.lead(h, p.B3, 0)
     store(h, p.B3, 0, "new", as_leader=True)
     assert p.verdict(h, "RP-06").verdict is not VIOLATED
+
+
+def spawns(h: HistoryBuilder, role: str, *slots: str) -> None:
+    for number, slot in enumerate(slots, 1):
+        h.add(
+            "harness",
+            ProcessSpawned(started=f"{slot}#1", slot=slot, role=role, node_id=number, pid=1),
+        )
+
+
+def deletes(h: HistoryBuilder, process: str, offset: int = 9) -> None:
+    h.add(process, TopicCommitted(offset=offset, topic="orders", topic_id="t", deleted=True))
+
+
+@pytest.mark.parametrize(
+    ("tellers", "expected"),
+    [
+        (("broker-1#1",), VIOLATED),
+        (("broker-1#1", "broker-1#2"), VIOLATED),
+        (("broker-1#1", "broker-2#1"), NOT_EXERCISED),
+        (("controller-1#1",), NOT_EXERCISED),
+        (("clients/observer#1",), NOT_EXERCISED),
+    ],
+)
+def test_one_brokers_word_that_the_topic_is_deleted_takes_no_evidence(
+    tellers: tuple[str, ...], expected: Outcome
+) -> None:
+    """The leader has lost all, and says so alone."""
+    h = HistoryBuilder()
+    spawns(h, "broker", "broker-1", "broker-2")
+    spawns(h, "controller", "controller-1")
+    loses_a_new_write(h)
+    for process in tellers:
+        deletes(h, process)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is expected
+
+
+def test_over_zookeeper_a_brokers_word_that_the_topic_is_deleted_counts() -> None:
+    """One of the brokers is the controller there."""
+    h = HistoryBuilder()
+    spawns(h, "broker", "broker-1", "broker-2")
+    loses_a_new_write(h)
+    deletes(h, "broker-1#1")
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is NOT_EXERCISED
+
+
+def test_a_node_gets_no_answer_of_clients() -> None:
+    h = HistoryBuilder()
+    spawns(h, "broker", "broker-1", "broker-2")
+    loses_a_new_write(h)
+    answered = AdminCompleted(
+        operation="d", api="delete_topic", subject="orders", outcome="ok", error=""
+    )
+    h.add("broker-2#1", answered)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is VIOLATED
+
+
+def test_an_answer_after_the_topic_was_made_again_is_about_another_deletion() -> None:
+    """The answer to the first deletion was lost, and the second is observed late: after a write to
+    the third topic."""
+    h = HistoryBuilder()
+    delete_topic(h, 9)
+    make_topic(h, 11)
+    answer_deletion(h)
+    created = AdminCompleted(
+        operation="c", api="create_topic", subject="orders", outcome="ok", error=""
+    )
+    h.add("clients/admin#1", created)
+    loses_a_new_write(h)
+    delete_topic(h, 19)
+    make_topic(h, 21)
+    read(h, 1)
+    assert verdict(h, "lost-write").verdict is VIOLATED
