@@ -10,7 +10,9 @@ The rules:
 
 * A violation is a finding itself if the finding's function says so (`KnownFinding.caused`).
 * It follows from a finding if it is in a scope that the finding has affected, and of numbers, such
-  as offsets, that it has affected there. Nearness in time is no reason.
+  as offsets, that it has affected there. Nearness in time is no reason. But what it shows
+  as written must not be of long after the finding: an hour later, other writes with the same
+  offsets were lost at another failover, and were "known" (`Wake.within_ms`).
 * So all violations are seen twice: at first those that are findings themselves, with what they
   affect; then the others. In one pass, what stands before the finding would be new: the
   acknowledgement of a message comes before the truncation that loses it (`Follows.earlier`).
@@ -31,9 +33,11 @@ from typing import final
 import msgspec
 
 from fencepost.events import Event
+from fencepost.events.traits import tells_operations
 from fencepost.judging.known_findings import KnownFinding, Numbers, both
 from fencepost.judging.scene import Place, Scenes
 from fencepost.judging.verdicts import AsKnown, Broken, Judgement, Outcome, Verdict
+from fencepost.model.clock import MS
 
 
 @dataclass(slots=True)
@@ -45,6 +49,8 @@ class _Touched:
     numbers: Numbers
     """From the lowest to the highest. None: the finding states none, and only what is of any
     numbers follows."""
+    last_ns: int
+    """When its last violation there was."""
 
 
 def attributed(
@@ -142,9 +148,13 @@ class _Attribution:
         for scope in _in_wake(finding, place):
             # The earliest position and the widest range of all violations in the scope that are
             # this finding.
-            known = self._touched.setdefault((finding.id, scope), _Touched(place.position, numbers))
+            last_ns = place.event.at_ns
+            known = self._touched.setdefault(
+                (finding.id, scope), _Touched(place.position, numbers, last_ns)
+            )
             known.position = min(known.position, place.position)
             known.numbers = both(known.numbers, numbers)
+            known.last_ns = max(known.last_ns, last_ns)
 
     def _spread(self) -> None:
         """Notes what findings have affected by other events after their violations."""
@@ -163,6 +173,8 @@ class _Attribution:
         place, wake = self._scenes.places.get(broken.at), finding.wake
         if place is None or wake is None:
             return False
+        evidence = (self._scenes.places.get(ref) for ref in broken.because)
+        written_ns = max((_written_ns(one.event) for one in evidence if one), default=0)
         touched = [
             self._touched[finding.id, scope]
             for scope in _in_wake(finding, place)
@@ -172,11 +184,20 @@ class _Attribution:
             # On the right side of the finding: `earlier` for what stands before its violation,
             # since it is lost only later.
             (place.position < one.position) is then.earlier
+            # What was written long after the finding is lost by something else, though it has the
+            # same numbers.
+            and written_ns <= one.last_ns + wake.within_ms * MS
             and then.affected(broken.facts, one.numbers)
             for then in wake.follows
             if then.clause == clause
             for one in touched
         )
+
+
+def _written_ns(event: Event) -> int:
+    """When a client was told of something that it had asked for, such as a write; 0: not so."""
+    body = event.body
+    return event.at_ns if tells_operations(body) and any(body.client_operations()) else 0
 
 
 def _in_wake(finding: KnownFinding, place: Place) -> set[str]:

@@ -76,13 +76,16 @@ class Wake:
 
     `numbers` are those of a violation that the finding explains, if it affects any. `spreads` are
     the kinds of event by which it affects more afterwards, such as a follower that drops what its
-    new leader lacks; each with the numbers of such an event.
+    new leader lacks; each with the numbers of such an event. What was written more than
+    `within_ms` after the finding's last violation in a scope is not of its wake, and its loss is
+    new: the clients' answers in the evidence of a violation (`because`) say when that was.
     """
 
     scope: str
     follows: tuple[Follows, ...]
     numbers: Callable[[Facts], Numbers] | None = None
     spreads: Mapping[type[Struct], Callable[[Any], Numbers]] = field(default_factory=dict)
+    within_ms: int = 20_000
 
 
 @final

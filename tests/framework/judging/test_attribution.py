@@ -14,7 +14,7 @@ from fencepost.judging.attribution import attributed
 from fencepost.judging.known_findings import bearing_on, elsewhere
 from fencepost.judging.verdicts import AsKnown, Judgement, Outcome
 from fencepost.runs.run import explain_violations
-from fencepost_kafka import LogTruncated
+from fencepost_kafka import LogTruncated, ProduceCompleted
 
 
 def test_a_known_finding_turns_nothing_red() -> None:
@@ -208,6 +208,24 @@ def test_what_was_lost_stands_before_the_loss(at_s: float, known: bool) -> None:
     scene.violate(scene.truncate(13, to=3))
     late = scene.truncate(14, "broker-9#1", 1)
     scene.violate(early if at_s < 13 else late, {"offset": 4}, "RP-07")
+    assert (scene.broken() == ()) is known
+
+
+ACKNOWLEDGED = ProduceCompleted(
+    operation="w", topic="t", partition=0, acks=-1, outcome="ok", offset=4, error=""
+)
+
+
+@pytest.mark.parametrize(("written_s", "known"), [(12.9, True), (32, True), (34, False)])
+def test_what_was_written_long_after_the_finding_is_lost_by_something_else(
+    written_s: float, known: bool
+) -> None:
+    """It has the numbers of what the finding lost, and may have been written there again."""
+    scene = caused()
+    broke = scene.truncate(13, to=3)
+    written = scene.add(written_s, "clients/a#1", ACKNOWLEDGED)
+    scene.violate(broke)
+    scene.violate(scene.truncate(60, "broker-9#1", 1), {"offset": 4}, "RP-06", (written,))
     assert (scene.broken() == ()) is known
 
 
