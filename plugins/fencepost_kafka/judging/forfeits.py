@@ -74,9 +74,8 @@ class Forfeits:
         self.gone: dict[Place, str] = {}
         """The partitions of present topics that are forfeited, each with the first reason. Only the
         deletion of the topic takes one out: what is lost does not come back."""
-        self.again: dict[Place, PartitionCommitted] = {}
-        """Those of them of which a member of the ISR has again what was committed since, and the
-        record with which they begin anew."""
+        self.again: set[Place] = set()
+        """Those of them of which a member of the ISR has again what is committed."""
         self._ids: dict[str, int] = {}
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
@@ -137,12 +136,6 @@ class Forfeits:
                 self._forget(body)
         return ()
 
-    def broker(self, process: str) -> int:
-        """The id of the broker that runs in the slot of a process; -1 if none has run there, or if
-        the process is a second one of its id."""
-        slot = slot_of(process)
-        return -1 if is_second(slot) else self._ids.get(slot, -1)
-
     def _written(self, body: ProduceInvoked) -> None:
         """A write is invoked that each member of the ISR is to store."""
         place = body.topic, body.partition
@@ -200,7 +193,7 @@ class Forfeits:
                 self._harmed.pop(place, None)
                 self._failed.pop(place, None)
                 self.gone.pop(place, None)
-                self.again.pop(place, None)
+                self.again.discard(place)
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
         place = body.topic, body.partition
@@ -228,8 +221,12 @@ class Forfeits:
         # joins by this record has caught up.
         self._failed[place] = self._failed.get(place, set()).intersection(known.isr, body.isr)
         found = self._forfeited(place) if harmed else ()
-        if place in self.gone and not found and not members.issubset(self._marked(place)):
-            self.again.setdefault(place, body)
+        if (
+            place in self.gone
+            and not members.issubset(self._marked(place))
+            and not self._takeovers.doubtful(members)
+        ):
+            self.again.add(place)
         return found
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
@@ -261,5 +258,5 @@ class Forfeits:
             f"lost its disk, or a part ({faults})"
         )
         self.gone.setdefault(place, reason)
-        self.again.pop(place, None)
+        self.again.discard(place)
         return ((place, reason),)

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -53,6 +54,11 @@ class Takeovers:
             case BrokerDeclared():
                 return self._registered(body.broker_id, body.incarnation_id)
         return None
+
+    def doubtful(self, brokers: Iterable[int]) -> bool:
+        """Whether two processes may be one of these brokers: a record or an event that names it may
+        be of either, until one has ended and the other has registered anew."""
+        return any(one in self._claims or one in self._taken for one in brokers)
 
     def _registered(self, broker: int, epoch: int) -> tuple[int, str] | None:
         # A record with a known epoch is no registration: it fences or unfences, or is replayed by a

@@ -49,8 +49,9 @@ class _Suspect(Struct, frozen=True):
 class _Places:
     at: dict[str, int] = field(default_factory=dict)
     """operation -> the offset where it was seen first."""
-    unpromised: set[str] = field(default_factory=set)
-    """Operations of producers that are not idempotent: they may be stored twice."""
+    promised: set[str] = field(default_factory=set)
+    """The operations that are to be stored once: those of idempotent producers. One whose beginning
+    was not seen is none of them."""
     in_two_epochs: dict[str, int] = field(default_factory=dict)
     """Operations in flight when their producer began an epoch -> that epoch. They may be stored
     under both."""
@@ -62,8 +63,8 @@ class _Places:
     """Found at two offsets: the epoch change that explains one may be recorded later."""
 
     def counts(self, operation: str) -> bool:
-        """Whether it is a message with an operation, and one that is to be stored once."""
-        return operation != "" and operation not in self.unpromised
+        """Whether it is a message that is to be stored once."""
+        return operation in self.promised
 
     def elsewhere(self, offset: int, operation: str) -> bool:
         """Whether a message that counts was seen at another offset before."""
@@ -80,8 +81,7 @@ class _Places:
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:
             self.under_way[body.operation] = event.process
-        else:
-            self.unpromised.add(body.operation)
+            self.promised.add(body.operation)
 
     def completed(self, event: Event, body: ProduceCompleted) -> None:
         operation, at_ns = body.operation, event.at_ns
@@ -117,7 +117,7 @@ class Duplicate(Renews[_Places]):
     def renewed(self, state: _Places) -> _Places:
         """What was found in a topic counts, though the topic is deleted."""
         return _Places(
-            suspects=state.suspects, unpromised=state.unpromised, in_two_epochs=state.in_two_epochs
+            suspects=state.suspects, promised=state.promised, in_two_epochs=state.in_two_epochs
         )
 
     @on(ProduceInvoked)

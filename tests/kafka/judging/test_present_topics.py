@@ -24,7 +24,7 @@ from fencepost_kafka import (
     SegmentFound,
     TopicCommitted,
 )
-from fencepost_kafka.judging.generations import PresentTopics
+from fencepost_kafka.judging.generations import PresentTopics, topics_of_clients
 from fencepost_suites.rules import ALL
 
 BY_ITSELF = {
@@ -36,7 +36,7 @@ BY_ITSELF = {
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}
 """Events of clients that count by an earlier one."""
-APPLIED = [one for one in ALL if one.keeper is PresentTopics]
+APPLIED = [one for one in ALL if one.keeper in (PresentTopics, topics_of_clients)]
 
 
 def needed(kind: type[Struct]) -> set[Any]:

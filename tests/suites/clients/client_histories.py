@@ -29,9 +29,12 @@ def invoke(h: HistoryBuilder, acks: int = -1, *, idempotent: bool = True) -> Non
     h.add(PRODUCER, body)
 
 
-def invoke_named(h: HistoryBuilder, operation: str) -> None:
-    body = ProduceInvoked(operation=operation, topic="orders", partition=0, acks=-1)
-    h.add(PRODUCER, body)
+def invoke_named(h: HistoryBuilder, *operations: str, idempotent: bool = False) -> None:
+    for one in operations:
+        body = ProduceInvoked(
+            operation=one, topic="orders", partition=0, acks=-1, idempotent=idempotent
+        )
+        h.add(PRODUCER, body)
 
 
 def delete_replica(h: HistoryBuilder) -> None:

@@ -10,6 +10,7 @@ from tests.suites.clients.client_histories import (
     B,
     acked,
     invoke,
+    invoke_named,
     poll,
     read,
     verdict,
@@ -355,6 +356,7 @@ def test_a_poll_that_shows_a_duplicate_does_not_show_that_there_are_none() -> No
 
 def test_a_poll_with_a_message_that_is_elsewhere_shows_no_message_in_its_place() -> None:
     h = HistoryBuilder()
+    invoke_named(h, "op-4", "op-5", idempotent=True)
     poll(h, A, 4, 5)
     poll(h, B, 4, 6, o6="op-5")
     found = verdict(h, "duplicate")

@@ -11,6 +11,7 @@ from tests.suites.clients.client_histories import (
     acked,
     delete_topic,
     invoke,
+    invoke_named,
     poll,
     read,
     verdict,
@@ -217,6 +218,7 @@ def test_one_message_at_two_offsets_is_a_duplicate() -> None:
 
 def test_a_message_met_again_where_it_was_is_not_a_duplicate() -> None:
     h = HistoryBuilder()
+    invoke_named(h, "op-4", "op-5", idempotent=True)
     poll(h, A, 4, 5)
     poll(h, B, 4, 5)
     assert verdict(h, "duplicate").verdict is Outcome.HOLDS
