@@ -399,9 +399,6 @@ def test_a_loss_while_one_member_kept_its_disk_is_a_loss() -> None:
 
 
 def test_no_rule_about_messages_judges_a_forfeited_partition() -> None:
-    of_messages = {
-        one.clause for one in rules.ALL if one.keeper in (PresentTopics, topics_of_clients)
-    }
     kept, gone = lost(1, 2), lost(1, 2)
     for number, slot in enumerate(("broker-1", "broker-2")):
         strikes(gone, "wipe_disk", slot, number=number)
