@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import final
 
 import pyarrow as pa
 import pytest
-from msgspec import convert, structs, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 from sample_runs import NIGHT, ended, fenced, write
 
 import fencepost as f
@@ -18,7 +19,8 @@ from fencepost.columns import schema_of
 from fencepost.judging.tables.faults import FaultFold
 from fencepost.judging.verdicts import write_verdicts
 from fencepost.reporting import BINS, Effect, Promises, RunFolder, judge_folder, read, sentence
-from fencepost_reports.one_run.causes import NAMED, NOTHING, UNSEEN
+from fencepost.testing import HistoryBuilder
+from fencepost_reports.one_run.causes import LOST, NAMED, NOTHING, UNSEEN
 from fencepost_reports.one_run.run import RunSource, run_tables
 from fencepost_reports.one_run.tables import RunTables
 
@@ -258,3 +260,59 @@ def test_tables_survive_parquet(made: Made, run: str) -> None:
     table = pa.Table.from_pylist([to_builtins(made.of[run])], schema)
     (row,) = table.to_pylist()
     assert convert(row, RunTables) == made.of[run]
+
+
+class Promoted(Struct, frozen=True, tag="acme.promoted"):
+    """A watcher names the one server that has all the lamps."""
+
+    node: str
+
+    def authority(self) -> tuple[f.Authority, ...]:
+        gained = f.Change.GAINED
+        return (f.Authority("lamps", gained, holder=None, node=self.node, wide=True),)
+
+
+class Stored(Struct, frozen=True, tag="acme.stored"):
+    """A client was told that its lamp is on, or found it off."""
+
+    on: bool
+
+
+@final
+class KeepsLamps(f.Rule[list[f.Event]]):
+    """A rule that reads of clients alone, and states the server that it asked."""
+
+    clause = "ACME-1"
+    state = list[f.Event]
+
+    @f.on(Stored)
+    def _stored(self, state: list[f.Event], event: f.Event, body: Stored) -> f.Findings:
+        if body.on:
+            state.append(event)
+            return ()
+        server, proof = f.slot_scope("lamp-1"), tuple(one.ref for one in state)
+        return (f.violated(event.ref, f.Evidence.CLIENT, "{server} lost", proof, server=server),)
+
+
+def test_a_rule_that_reads_of_clients_alone_is_explained_by_the_loss_of_the_server_it_states(
+    promises: Promises, tmp_path: Path
+) -> None:
+    """The fault that brought it about is over as the watcher tells of the loss."""
+    h = HistoryBuilder("stranger")
+    for number in (1, 2):
+        h.add(f"lamp-{number}#1", f.NodeStarted(role="lamp", node_id=number))
+    h.add("clients/watcher#1", Promoted("lamp 1"))
+    h.add("clients/a#1", Stored(on=True))
+    targets = ("lamp-1#1",)
+    fault = f.FaultInjected(
+        fault_id="pause-1", fault="pause", targets=targets, receipt=True, evidence=""
+    )
+    h.add("harness", fault)
+    h.add("harness", f.FaultHealed(fault_id="pause-1", receipt=True, evidence=""))
+    h.add("clients/watcher#1", Promoted("lamp 2"))
+    h.add("clients/a#1", Stored(on=False))
+    path = write(tmp_path, "stranger", ended(h))
+    own = replace(promises, rules=(KeepsLamps(),), kinds=(*promises.kinds, Promoted, Stored))
+    (failed,) = run_tables(RunSource("stranger", str(path)), own).failures
+    assert (failed.how, failed.explained_type) == (LOST, "lamps gained: acme.promoted")
+    assert failed.faults == ("pause-1",)

@@ -60,6 +60,11 @@ class Subjects:
     own: frozenset[str]
     holders: frozenset[str]
 
+    @property
+    def has_slots(self) -> bool:
+        """Whether it is known of which slots it is, or who holds authority over it."""
+        return any(one.startswith(_SLOT) for one in self.own | self.holders)
+
     def of_slot(self, process: str) -> bool:
         """Whether it is about the slot of a process."""
         return _SLOT + slot_of(process) in self.own
@@ -143,7 +148,8 @@ def _concerns(event: Event, subjects: Subjects) -> bool:
     body = event.body
     if isinstance(body, FaultInjected):
         # A fault names processes or slots; `affected` asks for the slot of either.
-        return any(subjects.affected(target) for target in body.targets)
+        near = any(subjects.affected(target) for target in body.targets)
+        return near or not subjects.has_slots
     if isinstance(body, ProcessExited):
         return subjects.affected(body.ended)
     if isinstance(body, ProcessResumed):
@@ -212,15 +218,18 @@ def choose(
     distant = [event for event in others if _wide(event)]
     # The proof itself, whatever room it takes.
     take(because, STEPS)
-    turning = _Turning.of(because, [e for e in others if _turns(e, subjects)], before, nodes)
-    # Then what moved the authority the first time, what a later holder lacks, the newest turns, and
-    # what moved the last of them.
+    # Where nobody has authority over what the violation is about, such as a list that the one
+    # master holds, what the whole cluster depends on went to others.
+    turns = [e for e in others if _turns(e, subjects)] or [e for e in others if _turns_all(e)]
+    turning = _Turning.of(because, turns, before, nodes)
+    # Then what moved the authority the first time, what a later holder lacks, the first turn and
+    # the last, and what moved the last.
     moved = turning.moved()
     take(moved[:1], 1)
     # A holder that was stopped, and ran for a moment while the proof was written, acted then.
     take(turning.ran(before), _STRUCK)
     take(turning.lacking(), 2)
-    take(reversed(turning.turns), 2)
+    take((*turning.turns[:1], *turning.turns[:0:-1]), 2)
     take(moved[:0:-1], 1)
     # Whoever stood still as the last turn came could not be the next holder.
     take(turning.stopped(), 2)
@@ -231,8 +240,9 @@ def choose(
             [event for event in some if began_ns(event) <= until_ns]
             for some in (on, faults, close, distant)
         )
-    # Then faults that only strike near: the newest that acts still, or else the newest of all.
-    take(on or faults, 1)
+    # Then faults that only strike near: the newest that acts still, or else the newest of all. What
+    # clients report of no slot may be of any.
+    take(on or faults, 1 if subjects.has_slots else _STRUCK)
     struck = [event for event in faults if _struck(event, subjects)][:_STRUCK]
     take(struck, _STRUCK)
     # Heals of what was chosen: a process that was stopped acts again from there on.
@@ -264,6 +274,14 @@ def _turns(event: Event, subjects: Subjects) -> bool:
     body = event.body
     return changes_authority(body) and any(
         one.change is Change.GAINED and one.scope in subjects.own for one in body.authority()
+    )
+
+
+def _turns_all(event: Event) -> bool:
+    """Whether something that the whole cluster depends on went to a holder by this event."""
+    body = event.body
+    return changes_authority(body) and any(
+        one.change is Change.GAINED and one.wide for one in body.authority()
     )
 
 

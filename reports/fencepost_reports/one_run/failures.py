@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from fencepost import Cause, Event, Evidence
+from fencepost import Cause, Event, Evidence, FaultInjected
 from fencepost.reporting import (
     BROKE,
     Broken,
@@ -221,7 +221,7 @@ class _Rows:
             began_ns=began_ns,
             at_ns=at_ns,
             count=failure.count,
-            faults=_active(self.faults, since_ns, at_ns),
+            faults=self._faults(chain, since_ns, at_ns),
             explained_by=loss.position,
             explained_type=loss.type,
             explained_at_ns=loss.at_ns,
@@ -229,6 +229,14 @@ class _Rows:
             candidates=candidates,
             lines=() if chain is None else chain.lines(_REMARKS[failure.what]),
         )
+
+    def _faults(self, chain: Explanation | None, since_ns: int, until_ns: int) -> tuple[str, ...]:
+        """The faults that acted in that time, and before it those that led to the failure: as a
+        watcher reports a loss, the fault that brought it about may be healed."""
+        steps = () if chain is None else chain.steps
+        led = {s.event.body.fault_id for s in steps if isinstance(s.event.body, FaultInjected)}
+        acted = {*_active(self.faults, since_ns, until_ns), *led}
+        return tuple(fault.fault_id for fault in self.faults if fault.fault_id in acted)
 
     def _candidates(
         self, failure: _Failure, event: Event | None, position: int

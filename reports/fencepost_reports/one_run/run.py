@@ -9,8 +9,6 @@ from heapq import nsmallest
 from os import PathLike, fspath
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import Codec, Event, ProcessExited, ProcessSpawned, kind_name
 from fencepost.reporting import (
     AuthorityRow,
@@ -164,25 +162,16 @@ def _nodes_end_ns(phases: Iterable[PhaseRow], ended_ns: int) -> int:
 
 
 def _reads(promises: Promises, authority: Iterable[AuthorityRow]) -> Mapping[str, Reads]:
-    """What the rules of each clause read. Where no authority of the run is told in a package of
-    which they read events, they know none of it: they judge any system, by its clients say."""
-    packages = {kind_name(kind): _package(kind) for kind in promises.kinds}
+    """What the rules of each clause read. If that is none of the kinds by which the run tells of
+    authority, they know none of it: they judge by what clients say."""
     told = frozenset(row.kind for row in authority)
-    of_run = {packages.get(kind, "") for kind in told}
-    found: dict[str, set[type[Struct]]] = {}
+    found: dict[str, set[str]] = {}
     for rule in promises.rules:
-        found.setdefault(rule.clause, set()).update(rule.kinds)
+        found.setdefault(rule.clause, set()).update(map(kind_name, rule.kinds))
     return {
-        clause: Reads(
-            kinds=frozenset(map(kind_name, kinds)),
-            foreign=told if of_run.isdisjoint(map(_package, kinds)) else frozenset(),
-        )
+        clause: Reads(frozenset(kinds), told if told.isdisjoint(kinds) else frozenset())
         for clause, kinds in found.items()
     }
-
-
-def _package(kind: type[object]) -> str:
-    return kind.__module__.partition(".")[0]
 
 
 def _about(run: _Run) -> RunRow:

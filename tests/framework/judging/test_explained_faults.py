@@ -464,3 +464,57 @@ def test_a_gain_without_an_epoch_that_several_tell_is_one_turn() -> None:
         "sentinel-1#1: switched to redis 2",
         "sentinel-2#1: switched to redis 1",
     ]
+
+
+class Read(Struct, frozen=True, tag="redis.read"):
+    """Of the list itself, and not of who holds it."""
+
+    def concerns(self) -> tuple[str, ...]:
+        return ("partition list-0",)
+
+    def sentence(self) -> str:
+        return "misses 7"
+
+
+def test_over_what_nobody_holds_a_wide_authority_turned() -> None:
+    """A ready-made rule states the list, and the system has one master of all lists."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("clients/writer-1#1", Appended(7))
+    isolates(h, "isolate-1", "redis-1", ("redis-2", "redis-3", "sentinel-1"))
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    heal(h, "isolate-1")
+    strike(h, "pause-2", "redis-3#1")
+    read = h.add("clients/reader-1#1", Read())
+    lines = why(h, read, taken, partition=Scope("partition", "list-0")).lines()
+    assert [line.partition("promoted ")[2] for line in lines if "promoted" in line] == [
+        "redis 1 in epoch 0",
+        "redis 2 in epoch 1",
+    ]
+    assert shown(lines)[0] == "isolate-1"
+
+
+def test_what_clients_report_of_no_slot_is_explained_by_the_newest_faults() -> None:
+    """No event has authority at all."""
+    h = HistoryBuilder()
+    for number in (1, 2):
+        run(h, f"redis-{number}#1", number)
+    taken = h.add("clients/writer-1#1", Appended(7))
+    strike(h, "wipe-1", "redis-1#1")
+    strike(h, "pause-2", "redis-2#1")
+    heal(h, "pause-2")
+    read = h.add("clients/reader-1#1", Read())
+    assert shown(why(h, read, taken).lines()) == ["wipe-1"]
+
+
+def test_of_many_turns_the_first_and_the_last_are_shown() -> None:
+    """The first holder lost then what it had taken; what the last one lacks was missed."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("redis-1#1", Appended(7))
+    for epoch, node in enumerate((2, 3, 1, 2), 1):
+        h.add("sentinel-1#1", Promoted(f"redis {node}", epoch))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, taken).lines()
+    promoted = [line.partition("in epoch ")[2] for line in lines if "promoted" in line]
+    assert {"1", "4"} <= {*promoted}
