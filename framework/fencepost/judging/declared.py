@@ -31,6 +31,7 @@ class _Clause(Struct, forbid_unknown_fields=True):
     defect: str = ""
     note: str = ""
     vocabulary: str = ""
+    bounded: bool = False
     judges: str = ""
 
 

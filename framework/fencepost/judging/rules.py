@@ -197,6 +197,9 @@ class Clause:
     """The package of the events that the clause is about, such as one about the logs of partitions.
     Without planes of its own, it binds the systems whose folds come from that package, for these
     record such events; with neither, it binds every system."""
+    bounded: bool = False
+    """Whether it is judged by bounds that a system states: then its vocabulary binds only systems
+    that state some (`StatesBounds`)."""
     judges: str = ""
     """The kind of an event by which the harness itself reports that the promise was not kept, such
     as `cluster.recovered`. Where the clause is violated, that event is no failure beside it."""

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -25,7 +26,7 @@ from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
 from fencepost.model.faults.fault import Fault, FaultFactory, arguments_of
 from fencepost.model.runtime import describe
-from fencepost.model.system.capabilities import System, Versioned
+from fencepost.model.system.capabilities import StatesBounds, System, Versioned
 from fencepost.plugins import hookspecs
 from fencepost.plugins.capabilities import check_system
 from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportRequest
@@ -245,7 +246,10 @@ def load_from(found: Iterable[EntryPoint], extra: Mapping[str, object]) -> Plugi
             broken[name] = why
             _warn(name, f"is disabled: {why}")
         offers = [offer for offer in offers if offer.plugin not in misfits]
-    return Plugins(manager, offers, broken)
+    plugins = Plugins(manager, offers, broken)
+    for name, what in _mistyped(offers, plugins.systems.values()):
+        _warn(name, what)
+    return plugins
 
 
 def _misfits(offers: Sequence[Offer]) -> Mapping[str, str]:
@@ -480,16 +484,36 @@ def _marked(
 
 def _bound(clauses: Mapping[str, Clause], systems: Iterable[System]) -> Mapping[str, Clause]:
     """The clauses; those of a vocabulary with the planes of the systems that record its events."""
-    planes: dict[str, set[str]] = {}
+    planes: dict[tuple[str, bool], set[str]] = {}
     for system in systems:
         for fold in system.folds:
-            planes.setdefault(fold.__module__.partition(".")[0], set()).add(system.plane)
+            for bounded in {False, isinstance(system, StatesBounds)}:
+                vocabulary = fold.__module__.partition(".")[0]
+                planes.setdefault((vocabulary, bounded), set()).add(system.plane)
     return {
-        name: replace(clause, planes=tuple(sorted(planes.get(clause.vocabulary, ()))) or NO_PLANE)
+        name: replace(
+            clause,
+            planes=tuple(sorted(planes.get((clause.vocabulary, clause.bounded), ()))) or NO_PLANE,
+        )
         if clause.vocabulary and not clause.planes
         else clause
         for name, clause in clauses.items()
     }
+
+
+def _mistyped(offers: Iterable[Offer], systems: Iterable[System]) -> Iterable[tuple[str, str]]:
+    """The plugins with a clause of a plane that no loaded system has, if one has nearly that name:
+    such a clause binds nothing, and nothing would say so."""
+    planes = {system.plane for system in systems}
+    for offer in offers:
+        for clause in offer.clauses.values():
+            for plane in set(clause.planes) - planes:
+                for near in get_close_matches(plane, planes, n=1, cutoff=0.8):
+                    yield (
+                        offer.plugin,
+                        f"has the clause '{clause.id}' of the plane '{plane}', which no system "
+                        f"has; did you mean '{near}'?",
+                    )
 
 
 NO_PLANE = ("",)

@@ -290,6 +290,21 @@ def test_a_whole_system_is_offered() -> None:
     assert list(plugins.systems) == ["acme/lamps"]
 
 
+def test_a_clause_of_nearly_the_plane_of_a_system_is_named() -> None:
+    """It binds nothing, so all runs were green. A plane of another system, which is not here, is
+    well."""
+    planes = {"ACME-1": "lampss", "ACME-2": "lamps", "ACME-3": "candles"}
+    clauses = [Clause(one, "acme", (plane,), "It holds.") for one, plane in planes.items()]
+    lamps = plugin(systems=[system()], workloads={"switches": Workload(())}, clauses=clauses)
+    with pytest.warns(PluginWarning) as caught:
+        load_from((), {"lamps": lamps})
+    (warned,) = caught
+    assert str(warned.message) == (
+        "the plugin 'lamps' has the clause 'ACME-1' of the plane 'lampss', which no system has; "
+        "did you mean 'lamps'?"
+    )
+
+
 def test_a_plugin_that_refers_to_a_disabled_one_is_set_apart_too() -> None:
     lamps = plugin(systems=[system()])
     wall = plugin(workloads={"switches": Workload(())}, applicability=[MARK])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
+from msgspec import Struct
 
+from fencepost import Shape
 from fencepost.judging.rules import Clause
 from fencepost.model.view import Fold
 from fencepost.plugins.manager import _bound, load
@@ -42,6 +45,21 @@ def test_a_clause_of_a_vocabulary_binds_the_systems_whose_folds_are_of_it(
     clause = Clause("X-1", "x", planes, "It holds.", vocabulary=vocabulary)
     found = _bound({"X-1": clause}, [Swarm(*folds)])
     assert found["X-1"].binds("swarm") is binds
+
+
+class Bounded(Swarm):
+    """A system that states its bounds."""
+
+    def stated(self, shape: Shape) -> Sequence[Struct]:
+        return ()
+
+
+@pytest.mark.parametrize(("system", "binds"), [(Bounded, True), (Swarm, False)])
+def test_a_clause_that_is_judged_by_bounds_binds_the_systems_that_state_some(
+    system: type[Swarm], binds: bool
+) -> None:
+    clause = Clause("X-1", "x", (), "It holds.", vocabulary="tests", bounded=True)
+    assert _bound({"X-1": clause}, [system(OwnFold)])["X-1"].binds("swarm") is binds
 
 
 def test_no_clause_about_partitions_binds_a_system_that_has_none() -> None:
