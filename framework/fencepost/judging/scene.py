@@ -214,6 +214,11 @@ class Scene:
             if one.name in names and one.effective and one.began_ns <= until_ns and not over:
                 yield one
 
+    def tells(self, kind: type[Struct]) -> bool:
+        """Whether the history has any event of the kind. If it has none, that one is missing shows
+        nothing: programs change the words of their logs."""
+        return bool(self._scenes.of_kind.get(kind))
+
     def traces(
         self, kind: type[B], *, within_ms: int = 0, since: Strike | None = None
     ) -> Iterator[tuple[Event, B]]:

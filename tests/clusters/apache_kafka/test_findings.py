@@ -23,13 +23,16 @@ from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
+from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.schedule import read
 from fencepost_clusters.apache_kafka.findings import known_findings
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
     ConsumerPositioned,
+    ControllerElected,
     FollowingStarted,
+    HeartbeatAnswered,
     HeartbeatRefused,
     LogAppended,
     LogTruncated,
@@ -155,6 +158,23 @@ def test_what_a_leader_of_a_later_epoch_lacks_is_not_known_by_two_that_led_in_on
     both = structs.replace(verdict, violations=(broken, later), violated=2)
     again = replace(judgement, verdicts={**judgement.verdicts, "RP-06": both})
     assert "RP-06" in attributed(again, [finding], events).broken
+
+
+@pytest.mark.parametrize("answered_s", [1, None], ids=["right after the election", "never"])
+def test_a_heartbeat_that_was_accepted_long_ago_looked_for_silent_brokers(
+    answered_s: int | None, judged: Judged
+) -> None:
+    """And where no answer is printed at all, that one is missing shows nothing."""
+    finding = of_id("no-heartbeat-no-fencing")
+    judgement, events = judged(finding)
+    accepted = [one for one in events if isinstance(one.body, HeartbeatAnswered)]
+    (*_, elected) = (one for one in events if isinstance(one.body, ControllerElected))
+    changed = [one for one in events if one not in accepted]
+    if answered_s is not None:
+        at_ns = elected.at_ns + answered_s * SECOND
+        early = structs.replace(accepted[0], process=elected.process, at_ns=at_ns)
+        changed = sorted([*changed, early], key=lambda one: one.at_ns)
+    assert set(finding.clauses) <= set(attributed(judgement, [finding], changed).broken)
 
 
 def new_anyway(finding: KnownFinding) -> tuple[str, ...]:

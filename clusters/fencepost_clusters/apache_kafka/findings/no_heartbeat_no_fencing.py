@@ -13,14 +13,18 @@ from fencepost_kafka import ControllerElected, HeartbeatAnswered
 
 def caused(scene: Scene) -> bool:
     """A controller was elected after the broker had died, and has accepted no heartbeat since."""
-    return any(
+    # Where no answer was ever printed, nothing is known of heartbeats.
+    return scene.tells(HeartbeatAnswered) and any(
         fault.struck_slot(f"broker-{scene.name('broker')}")
-        and any(scene.traces(ControllerElected, within_ms=120_000, since=fault))
+        and elected
         and not any(
-            answer.error == "NONE"
-            for _, answer in scene.traces(HeartbeatAnswered, within_ms=4_750, since=fault)
+            answer.error == "NONE" and event.at_ns > elected[-1].at_ns
+            for event, answer in scene.traces(HeartbeatAnswered, since=fault)
         )
         for fault in scene.faults("kill", "wipe_disk", "damage_disk", within_ms=120_000)
+        for elected in [
+            [event for event, _ in scene.traces(ControllerElected, within_ms=120_000, since=fault)]
+        ]
     )
 
 
