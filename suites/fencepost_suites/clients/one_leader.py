@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import NOTHING, Event, Finding, Findings, Key, Rule, RunEnd, Shared, on
+from fencepost import NOTHING, Event, Finding, Findings, Key, RunEnd, Shared, on
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
+from fencepost_kafka.judging.generations import Renews
 from fencepost_suites.clients.anomalies import LostWrite, Unread
 from fencepost_suites.common.keys import by_partition
 
@@ -23,10 +24,17 @@ class _Led:
     leaders: set[int] = field(default_factory=set)
     """The leaders by committed metadata."""
     found: list[Finding] = field(default_factory=list)
+    certain: tuple[Finding, ...] = ()
+    """What was found of a former topic, or before the disks were lost, under one leader."""
+
+    def judged(self) -> tuple[Finding, ...]:
+        """What is found by now, if the partition has had one leader."""
+        alone = len(self.leaders) == 1 and NONE not in self.leaders
+        return (*self.certain, *self.found) if alone else self.certain
 
 
 @final
-class LostByOneLeader(Rule[_Led]):
+class LostByOneLeader(Renews[_Led]):
     """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
     partition has had no other one by committed metadata, and was not without one since its first
     one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may
@@ -37,6 +45,10 @@ class LostByOneLeader(Rule[_Led]):
 
     def start(self, key: Key, shared: Shared) -> _Led:
         return _Led(_WITH_ALL.start(key, shared))
+
+    def renewed(self, state: _Led) -> _Led:
+        """What was found counts, though the topic is deleted or the disks are lost later."""
+        return _Led(Unread(of=state.unread.of), certain=state.judged())
 
     @on(PartitionCommitted)
     def _committed(self, state: _Led, event: Event, body: PartitionCommitted) -> Findings:
@@ -64,6 +76,5 @@ class LostByOneLeader(Rule[_Led]):
         return NOTHING
 
     def end(self, state: _Led, end: RunEnd) -> Findings:
-        if len(state.leaders) != 1 or NONE in state.leaders:
-            return NOTHING
-        return (*state.found, *_WITH_ALL.end(state.unread, end))
+        state.found += _WITH_ALL.end(state.unread, end)
+        return state.judged()

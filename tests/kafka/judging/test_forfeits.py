@@ -492,3 +492,17 @@ def test_a_message_that_was_begun_before_is_no_duplicate_after_a_forfeit() -> No
     h = wiped()
     c.poll(h, c.READER, 0, 1, o0="old", o1="old")
     assert verdict(h, "JEPSEN-duplicate").violated == 0
+
+
+@pytest.mark.parametrize(("leaders", "violated"), [((1,), 1), ((1, 3), 0)])
+def test_what_one_leader_lost_before_a_forfeit_is_not_forgotten(
+    leaders: tuple[int, ...], violated: int
+) -> None:
+    """A reading missed it an hour before the disk was lost."""
+    h = lost(1)
+    for epoch, leader in enumerate(leaders, 1):
+        partition(h, 10 + epoch, leader=leader, epoch=epoch, isr=(1,))
+    c.acked(h, 0, "one", acks=1)
+    c.read(h, 1)
+    strikes(h.after(3_600_000), "wipe_disk", "broker-1")
+    assert verdict(h, "JEPSEN-lost-write-acks1").violated == violated
