@@ -92,12 +92,22 @@ class _Head(NamedTuple):
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that is missing in a history."""
+
+    says: str
+    since_ns: int = 0
+    """The time of the earliest event that it may have taken; 0: not known."""
+
+
+@final
 @dataclass(slots=True)
 class Examiner:
     """Finds what is missing in a history: a fold over its events in order."""
 
-    damage: list[str] = field(default_factory=list)
-    """What is missing, in sentences. Readers of the files add to this same list."""
+    damage: list[Damage] = field(default_factory=list)
+    """What is missing. Readers of the files add to this same list."""
     completed: bool | None = None
     """What the run said of itself at its end; None: it said nothing, so it was killed."""
     cut_short_by: str = ""
@@ -106,9 +116,6 @@ class Examiner:
     last_ns: int = 0
     expected: dict[str, int] = field(default_factory=dict)
     """process -> the node_seq its next event must have."""
-    times: dict[str, int] = field(default_factory=dict)
-    """A sentence of damage -> the time of the earliest event that it may have taken. Of others
-    that is not known."""
     unended: dict[str, int] = field(default_factory=dict)
     """Processes that were seen and whose end was not, in order of appearance -> the time of the
     last event of each."""
@@ -131,7 +138,7 @@ class Examiner:
         elif process in self.unended:
             self.unended[process] = event.at_ns
         if seq != due:
-            self.damage.append(_jump(process, due, seq))
+            self.damage.append(Damage(_jump(process, due, seq)))
         # A number that is used twice is named once, and does not make all later ones jumps.
         self.expected[process] = max(due, seq + 1)
         self.first_ns = min(self.first_ns, event.at_ns)
@@ -139,8 +146,7 @@ class Examiner:
         self.stalls.take(event)
         if process != HARNESS and by_harness(type(event.body)):
             said = f"{process} wrote {event.kind}, which only the harness can know"
-            self.damage.append(said)
-            self.times[said] = event.at_ns
+            self.damage.append(Damage(said, event.at_ns))
             return
         # 2. What the event says of the history itself.
         match event.body:
@@ -155,38 +161,39 @@ class Examiner:
                 self.unended.pop(process, None)
             # Nobody knows which kinds are missing, so every rule may lack something.
             case EvidenceMissed(what=what, kinds=()):
-                self.damage.append(what)
+                self.damage.append(Damage(what))
             case EvidenceMissed(what=what, kinds=kinds):
                 self.gaps[event.ref] = [(kind, what) for kind in kinds]
             case EvidenceSupplied():
                 if event.cause is not None:
                     self.gaps.pop(event.cause, None)
             case LinkFailed(since_ns=since_ns):
-                said = event.body.sentence()
-                self.damage.append(said)
-                self.times[said] = since_ns
+                self.damage.append(Damage(event.body.sentence(), since_ns))
                 self.doubtful_ns = min(self.doubtful_ns, since_ns)
             case RunEnded(completed=completed, reason=reason):
                 self.completed, self.cut_short_by = completed, reason
 
     def end(self) -> RunEnd:
         """What is missing in the whole history, after its last event."""
-        cut = {f"how {process} ended is not recorded": ns for process, ns in self.unended.items()}
+        damage = [*self.damage]
+        damage += [
+            Damage(f"how {process} ended is not recorded", since_ns)
+            for process, since_ns in self.unended.items()
+        ]
         if self.completed is None:
-            cut["the run's end is not recorded"] = self.last_ns
-        damage, times = [*self.damage, *cut], {**self.times, **cut}
+            damage.append(Damage("the run's end is not recorded", self.last_ns))
         return RunEnd(
             # Gaps are left out here: they concern only the rules that read the kind
             # (`RunEnd.as_read`).
             complete=self.completed is True and not damage,
             ended_at_ns=self.last_ns,
-            damage=tuple(damage),
+            damage=tuple(one.says for one in damage),
             stalls=tuple(self.stalls.found),
             gaps=tuple(gap for gaps in self.gaps.values() for gap in gaps),
             doubtful_from_ns=self.doubtful_ns,
             began_at_ns=min(self.first_ns, self.last_ns),
             cut_short_by=self.cut_short_by,
-            lost_from_ns=min((times.get(one, 0) for one in damage), default=NEVER_NS),
+            lost_from_ns=min((one.since_ns for one in damage), default=NEVER_NS),
         )
 
 
@@ -215,7 +222,8 @@ class Reading:
             yield event
         # What merging found is added: lines that were torn are not in the history, so this pass
         # could not see them.
-        examiner.damage.extend(d for d in _damage(self._folder) if d not in examiner.damage)
+        known = {one.says for one in examiner.damage}
+        examiner.damage += [Damage(one) for one in _damage(self._folder) if one not in known]
         self._end = examiner.end()
 
     @property
@@ -266,7 +274,10 @@ def merge(folder: RunFolder, codec: Codec) -> RunEnd:
         end = examiner.end()
         # Before the history is in place: a history without its damage would look whole. If this
         # process ends in between, there is no history, and it is made again.
-        write_whole(folder.damage, msgspec.json.format(msgspec.json.encode(examiner.damage)))
+        write_whole(
+            folder.damage,
+            msgspec.json.format(msgspec.json.encode([one.says for one in examiner.damage])),
+        )
         beside.replace(folder.history)
     except BaseException:
         beside.unlink(missing_ok=True)
@@ -349,7 +360,7 @@ def _take_earliest(waiting: dict[str, list[_Head]]) -> _Head:
     return head
 
 
-def _sources(folder: RunFolder, codec: Codec, damage: list[str]) -> list[Iterator[Written]]:
+def _sources(folder: RunFolder, codec: Codec, damage: list[Damage]) -> list[Iterator[Written]]:
     return [
         _whole(files.lines(folder.path, path), path.stem, codec, damage)
         for path in event_files(folder)
@@ -361,7 +372,9 @@ def event_files(folder: RunFolder) -> Sequence[Path]:
     return files.listed(folder.path, folder.events, ".ndjson")
 
 
-def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -> Iterator[Written]:
+def _whole(
+    lines: Iterable[bytes], name: str, codec: Codec, damage: list[Damage]
+) -> Iterator[Written]:
     """The whole events among the lines. Lines that are not events are named in `damage`, only the
     first few one by one."""
     wrong = 0
@@ -371,18 +384,18 @@ def _whole(lines: Iterable[bytes], name: str, codec: Codec, damage: list[str]) -
             # A line without an end is either the last, torn by a kill, or too long to be read.
             if len(line) >= files.MOST_LINE_BYTES:
                 what = f"is read no further: more than {len(line)} bytes are in"
-            damage.append(f"{name} {what} line {number}")
+            damage.append(Damage(f"{name} {what} line {number}"))
             break
         try:
             event = codec.decode(line)
         except msgspec.DecodeError as why:
             wrong += 1
             if wrong <= _NAMED_SINGLY:
-                damage.append(f"{name}, line {number} is not an event: {why}")
+                damage.append(Damage(f"{name}, line {number} is not an event: {why}"))
         else:
             yield Written(event, line)
     if wrong > _NAMED_SINGLY:
-        damage.append(f"{name}: {wrong - _NAMED_SINGLY} more lines are not events")
+        damage.append(Damage(f"{name}: {wrong - _NAMED_SINGLY} more lines are not events"))
 
 
 def _damage(folder: RunFolder) -> list[str]:
