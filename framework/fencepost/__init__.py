@@ -61,7 +61,7 @@ from fencepost.events.traits import (
 )
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
-from fencepost.history.run_end import HARNESS, RunEnd
+from fencepost.history.run_end import HARNESS, READ_WITHIN_NS, RunEnd
 from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
 from fencepost.judging.deadlines import OBSERVERS, Deadline, judged
 from fencepost.judging.declared import Declared, declared
@@ -205,6 +205,7 @@ __all__ = [
     "OBSERVERS",
     "ORDERLY",
     "OWN",
+    "READ_WITHIN_NS",
     "SCHEMA_VERSION",
     "SECOND",
     "UNBEGUN",

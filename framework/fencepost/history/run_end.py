@@ -17,8 +17,9 @@ DISKS = "disks"
 """The name of what writes the events that were read from disks after the run."""
 NEVER_NS = 1 << 62
 READ_WITHIN_NS = 5_000_000_000
-"""How long after it happened an event may be read: from a log that is followed, or by an observer.
-What happened right before a run was cut short may never have been."""
+"""How long after it happened an event may be read: from a log that is followed, or by an observer,
+which may ask a node that was cut off from the others. What happened right before a run was cut
+short may never have been."""
 
 
 @dataclass(frozen=True, slots=True)

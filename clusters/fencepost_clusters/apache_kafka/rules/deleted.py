@@ -10,6 +10,7 @@ from msgspec import Struct
 from fencepost import (
     NOTHING,
     OBSERVERS,
+    READ_WITHIN_NS,
     SECOND,
     Cause,
     Deadline,
@@ -33,7 +34,6 @@ from fencepost import (
     violated,
 )
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
-from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerStopping,
     MetadataApplied,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    READ_WITHIN_NS,
     Cause,
     Event,
     Evidence,
@@ -29,7 +30,6 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_clusters.apache_kafka.metadata.snapshot import METADATA_TOPIC
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
-from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,

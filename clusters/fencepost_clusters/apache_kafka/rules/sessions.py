@@ -13,6 +13,7 @@ from fencepost import (
     MS,
     NOTHING,
     OBSERVERS,
+    READ_WITHIN_NS,
     SECOND,
     Cause,
     Deadline,
@@ -51,7 +52,6 @@ from fencepost_clusters.apache_kafka.rules.holders import (
     longest_delay_ns,
 )
 from fencepost_clusters.apache_kafka.rules.majorities import QUORUM_KINDS, Voters
-from fencepost_clusters.apache_kafka.rules.stored import READ_WITHIN_NS
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,

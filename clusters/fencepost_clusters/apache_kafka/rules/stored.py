@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    READ_WITHIN_NS,
     SECOND,
     Cause,
     Event,
@@ -62,9 +63,6 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.judging.generations import Generations
 
-READ_WITHIN_NS = 5 * SECOND
-"""A committed record, or a line of a log, is read this much later at most: the controller that the
-observer asks may have been cut off from the others."""
 SETTLED_NS = SECOND // 5
 """A high watermark that is this old has been compared with every follower that enters the ISR."""
 _FETCH_WAITS_NS = 2 * SECOND
