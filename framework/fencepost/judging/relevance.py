@@ -221,7 +221,7 @@ def choose(
     # Where nobody has authority over what the violation is about, such as a list that the one
     # master holds, what the whole cluster depends on went to others.
     turns = [e for e in others if _turns(e, subjects)] or [e for e in others if _turns_all(e)]
-    turning = _Turning.of(because, turns, before, nodes)
+    turning = _Turning.of(because, turns, before, nodes=nodes, subjects=subjects)
     # Then what moved the authority the first time, what a later holder lacks, the first turn and
     # the last, and what moved the last.
     moved = turning.moved()
@@ -231,6 +231,8 @@ def choose(
     take(turning.lacking(), 2)
     take((*turning.turns[:1], *turning.turns[:0:-1]), 2)
     take(moved[:0:-1], 1)
+    # Of several turns any may have lost it: so the others are shown as far as there is room.
+    take(turning.turns[:0:-1], _MORE_TURNS)
     # Whoever stood still as the last turn came could not be the next holder.
     take(turning.stopped(), 2)
     if turning.turns:
@@ -256,6 +258,8 @@ def choose(
     return sorted(chosen.values(), key=lambda event: (began_ns(event), event.node_seq))
 
 
+_MORE_TURNS = 2
+"""How many turns are shown between the first and the last."""
 SHORTLY_NS = 15_000_000_000
 """How long before a turn a fault counts that may have moved it: a failure detector needs time."""
 ANEW_NS = 1_000_000_000
@@ -310,7 +314,9 @@ class _Turning:
         because: Sequence[Event],
         turns: Sequence[Event],
         before: Sequence[Event],
+        *,
         nodes: Mapping[str, str],
+        subjects: Subjects,
     ) -> _Turning:
         """`turns` are those that concern the violation, the newest first."""
         # Without a proof there is no beginning, and no turn can be told from an earlier one.
@@ -319,6 +325,10 @@ class _Turning:
         # A proof that names a turn says which one it was: later ones have nothing to do with it.
         named = [event for event in after if event in because]
         after = [event for event in after if not named or event.at_ns <= named[-1].at_ns]
+        # A third party tells late that the node which the violation states has it: by that turn it
+        # lost nothing.
+        while after and not named and _gives(after[0], nodes, subjects):
+            after.pop(0)
         if not after:
             return cls((), (), (), (0, 0), ())
         former = _former(after[0], before)
@@ -453,6 +463,16 @@ def _took(fault: Excuse, held: frozenset[str], turn_ns: int) -> float:
 
 def _ended_ns(fault: Excuse) -> float:
     return inf if fault.ended_ns is None else fault.ended_ns
+
+
+def _gives(turn: Event, nodes: Mapping[str, str], subjects: Subjects) -> bool:
+    """Whether a third party reports that a node of the violation's own slots has it."""
+    body = turn.body
+    return (
+        changes_authority(body)
+        and all(one.holder is None for one in body.authority())
+        and any(subjects.of_slot(slot) for slot in _parties(turn, nodes) if slot)
+    )
 
 
 def _parties(turn: Event, nodes: Mapping[str, str]) -> Iterable[str]:

@@ -79,6 +79,7 @@ ASIDE = "the event that broke the promise also reports this, of processes that t
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
 GAVE_UP = "its holder gave it up, and had lost nothing before"
 BETWEEN = "what the proof shows came before this, and its rule knows no authority of this system"
+LATER = "it came after what the proof shows, too: of several losses, any may be the cause"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
 NOTHING = "no loss of authority explains this"
@@ -93,6 +94,7 @@ _SURE: Mapping[str, float] = {
     BROKE: 0.8,
     LOST: 0.75,
     BETWEEN: 0.6,
+    LATER: 0.55,
     DECIDED: 0.3,
     GAVE_UP: 0.3,
     UNPROVEN: 0.25,
@@ -283,9 +285,11 @@ class Causes:
             incidents = list(self._incidents(scope, failed))
             named = _named(scope, incidents, failed, parties)
             # The first of them: whoever had it when the proof began lost it then.
-            after = [one for one in incidents if failed.follows(one)][-1:]
+            after = [i for i in incidents if failed.follows(i) and not _takes(i, failed, parties)]
             for incident in incidents:
-                why = NAMED if incident in named else BETWEEN if incident in after else ""
+                why = NAMED if incident in named else ""
+                if incident in after and not why:
+                    why = BETWEEN if incident is after[-1] else LATER
                 made = self._candidate(incident, failed, parties, why)
                 found.setdefault((scope, made.position), made)
         how = NOTHING if self._scopes else UNSEEN
@@ -424,8 +428,8 @@ class Causes:
             return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
-        if why == BETWEEN and not (lost and not incident.regained):
-            return BETWEEN
+        if why and not (lost and not incident.regained):
+            return why
         party = lost and failed.by_clients and not incident.regained
         if failed.proves_without(incident) and not party:
             return UNPROVEN
@@ -477,6 +481,12 @@ class Causes:
         return any(
             former.former_node not in self._nodes[name] for name in parties if name in self._nodes
         )
+
+
+def _takes(incident: Incident, failed: Failed, parties: Collection[str]) -> bool:
+    """Whether a process that took part has gained by it: a third party tells of that late."""
+    last = incident.rows[-1]
+    return last.change == Change.GAINED and _party(last.holder, last.node, parties, failed.stated)
 
 
 def _named(

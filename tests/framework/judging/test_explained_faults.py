@@ -19,6 +19,7 @@ from fencepost import (
     ProcessResumed,
     ProcessSpawned,
     Scope,
+    slot_scope,
 )
 from fencepost.testing import HistoryBuilder
 
@@ -518,3 +519,34 @@ def test_of_many_turns_the_first_and_the_last_are_shown() -> None:
     lines = why(h, read, taken).lines()
     promoted = [line.partition("in epoch ")[2] for line in lines if "promoted" in line]
     assert {"1", "4"} <= {*promoted}
+
+
+def test_the_late_report_that_the_stated_server_has_it_lost_nothing() -> None:
+    """It was the holder already as it took the write; the next turn took it away."""
+    h = HistoryBuilder()
+    cluster(h)
+    taken = h.add("clients/writer-1#1", Appended(7))
+    h.add("sentinel-1#1", Promoted("redis 2", 1))
+    strike(h, "kill-1", "redis-2#1")
+    h.add("sentinel-1#1", Promoted("redis 3", 2))
+    strike(h, "kill-2", "redis-3#1")
+    h.add("sentinel-1#1", Promoted("redis 1", 3))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, taken, server=slot_scope("redis-2")).lines()
+    assert shown(lines)[:2] == ["kill-1", "kill-2"]
+    promoted = [line.partition("in epoch ")[2] for line in lines if "promoted" in line]
+    assert {"2", "3"} <= {*promoted}
+
+
+def test_of_three_turns_each_is_shown() -> None:
+    """The loss may be any of them: a middle one, where the next holder was a stale one."""
+    h = HistoryBuilder()
+    cluster(h)
+    first, last = h.add("redis-1#1", Appended(7)), h.add("redis-1#1", Appended(8))
+    for epoch, node in enumerate((2, 3, 2), 1):
+        strike(h, f"kill-{epoch}", f"redis-{node}#1")
+        h.add("sentinel-1#1", Promoted(f"redis {node}", epoch))
+    read = h.add("clients/reader-1#1", Missed())
+    lines = why(h, read, first, last).lines()
+    promoted = [line.partition("in epoch ")[2] for line in lines if "promoted" in line]
+    assert {"1", "2", "3"} <= {*promoted}
