@@ -502,17 +502,20 @@ def _bound(clauses: Mapping[str, Clause], systems: Iterable[System]) -> Mapping[
 
 
 def _mistyped(offers: Iterable[Offer], systems: Iterable[System]) -> Iterable[tuple[str, str]]:
-    """The plugins with a clause of a plane that no loaded system has, if one has nearly that name:
-    such a clause binds nothing, and nothing would say so."""
+    """The plugins with a clause of a plane that no loaded system has: such a clause binds nothing,
+    and nothing would say so. A plugin without a system may be for one that is not here, unless a
+    plane has nearly that name."""
     planes = {system.plane for system in systems}
     for offer in offers:
         for clause in offer.clauses.values():
             for plane in set(clause.planes) - planes:
-                for near in get_close_matches(plane, planes, n=1, cutoff=0.8):
+                near = get_close_matches(plane, planes, n=1, cutoff=0.8)
+                if near or offer.systems:
+                    hint = f"; did you mean '{near[0]}'?" if near else ""
                     yield (
                         offer.plugin,
                         f"has the clause '{clause.id}' of the plane '{plane}', which no system "
-                        f"has; did you mean '{near}'?",
+                        f"has{hint}",
                     )
 
 

@@ -291,18 +291,22 @@ def test_a_whole_system_is_offered() -> None:
 
 
 def test_a_clause_of_nearly_the_plane_of_a_system_is_named() -> None:
-    """It binds nothing, so all runs were green. A plane of another system, which is not here, is
-    well."""
-    planes = {"ACME-1": "lampss", "ACME-2": "lamps", "ACME-3": "candles"}
-    clauses = [Clause(one, "acme", (plane,), "It holds.") for one, plane in planes.items()]
+    """It binds nothing, so all runs were green. A plugin of clauses alone may be for a system that
+    is not here."""
+
+    def of(**planes: str) -> list[Clause]:
+        return [Clause(one, "acme", (plane,), "It holds.") for one, plane in planes.items()]
+
+    clauses = of(ACME_1="lampss", ACME_2="lamps", ACME_3="candles")
     lamps = plugin(systems=[system()], workloads={"switches": Workload(())}, clauses=clauses)
+    alone = plugin(clauses=of(ACME_4="torches"))
     with pytest.warns(PluginWarning) as caught:
-        load_from((), {"lamps": lamps})
-    (warned,) = caught
-    assert str(warned.message) == (
-        "the plugin 'lamps' has the clause 'ACME-1' of the plane 'lampss', which no system has; "
-        "did you mean 'lamps'?"
-    )
+        load_from((), {"lamps": lamps, "alone": alone})
+    has = "the plugin 'lamps' has the clause"
+    assert [str(one.message) for one in caught] == [
+        f"{has} 'ACME_1' of the plane 'lampss', which no system has; did you mean 'lamps'?",
+        f"{has} 'ACME_3' of the plane 'candles', which no system has",
+    ]
 
 
 def test_a_plugin_that_refers_to_a_disabled_one_is_set_apart_too() -> None:
