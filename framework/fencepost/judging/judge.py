@@ -34,6 +34,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final, final
 
 from msgspec import Struct
@@ -104,9 +106,12 @@ class _Rule:
         if self.tally.crashed:
             return
         name = type(self.rule).__name__
-        self.tally.crashed = (
-            f"the rule {name} failed {where}: {type(error).__name__}: {error}"
-        )  # fmt: skip
+        said = f"the rule {name} failed {where}: {type(error).__name__}: {error}"
+        # The line that raised it, so that its author finds it; without a path, which is another one
+        # on each machine. Compiled code has none.
+        lines = extract_tb(error.__traceback__)
+        place = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
+        self.tally.crashed = said + place
 
 
 @final

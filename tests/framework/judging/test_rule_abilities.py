@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,7 +143,9 @@ def test_a_handler_that_raises_stops_its_rule() -> None:
     h = history("one", "crash", "two")
     verdict = judge(h.events(), [Counts()], CLAUSES, h.end(True), "quorum").verdicts["X-1"]
     assert verdict.verdict is Outcome.UNKNOWN
-    assert verdict.reason == "the rule Counts failed on ability.said p@2: ValueError: boom"
+    said, _, place = verdict.reason.partition(" (")
+    assert said == "the rule Counts failed on ability.said p@2: ValueError: boom"
+    assert place.startswith(f"{Path(__file__).name}, line ")
 
 
 def test_rules_of_a_key_share_an_object() -> None:
