@@ -101,8 +101,9 @@ _SURE: Mapping[str, float] = {
     RESTARTED: 0.2,
     ASIDE: 0.1,
 }
-"""How sure a reason is that does not depend on time. Below `_NOTHING_SURE` it explains less than
-nothing does."""
+"""How sure a reason is that does not depend on time. `BETWEEN` and `LATER` are estimates: the rules
+know the systems whose defects are planted, so these were read in runs of Redis. Below
+`_NOTHING_SURE` a reason explains less than nothing does."""
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
 lies as near to the failure without being its cause."""
