@@ -44,6 +44,11 @@ ADVANCED = k.HighWatermarkAdvanced(
 )
 
 
+ACKNOWLEDGED = k.ProduceCompleted(
+    operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
+)
+
+
 def led(leader: int, epoch: int) -> k.PartitionCommitted:
     """The record that makes a broker the leader of orders-0."""
     return k.PartitionCommitted(
@@ -88,7 +93,7 @@ def candidates(
     facts: Facts = STORED,
     because: Sequence[Event] = (),
     reads: frozenset[str] | None = frozenset({"metadata.partition"}),
-    foreign: frozenset[str] = frozenset(),
+    unread: frozenset[str] = frozenset(),
 ) -> Sequence[CandidateRow]:
     """What may explain that the last event broke a promise."""
     causes = causes_of(events)
@@ -101,7 +106,7 @@ def candidates(
             event=events[last],
             because=tuple((events.index(one), one) for one in because),
             reads=reads,
-            foreign=foreign,
+            unread=unread,
         )
     )
 
@@ -229,13 +234,10 @@ def test_what_a_proof_by_other_events_does_not_name_explains_less_than_nothing_d
 def test_a_proof_by_clients_alone_leaves_a_loss_of_the_server_that_the_failure_states() -> None:
     """Clients report no authority, so their proof says nothing of what a failure depends on."""
     history = started()
-    acknowledged = k.ProduceCompleted(
-        operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
-    )
-    history.add("clients/producer#1", acknowledged)
+    history.add("clients/producer#1", ACKNOWLEDGED)
     proof = history.events()[-1]
     history.add("controller-1#1", led(2, 1))
-    history.add("clients/reader#1", acknowledged)
+    history.add("clients/reader#1", ACKNOWLEDGED)
     events = history.events()
     for slot, how in (("broker-1", LOST), ("broker-2", NOTHING)):
         facts = {"server": slot_scope(slot), "partition": ORDERS}
@@ -243,45 +245,39 @@ def test_a_proof_by_clients_alone_leaves_a_loss_of_the_server_that_the_failure_s
 
 
 def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() -> None:
-    """It reads of clients alone, and so can name no leadership of this system. A system of its own
-    events it would have read."""
+    """It reads of clients alone, and so can name no leadership. One that reads of some authority
+    would have read of this."""
     history = started()
     history.add("controller-1#1", led(2, 1))
-    acknowledged = k.ProduceCompleted(
-        operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
-    )
-    history.add("clients/producer#1", acknowledged)
+    history.add("clients/producer#1", ACKNOWLEDGED)
     proof = history.events()[-1]
     history.add("controller-1#1", led(1, 2))
     first = len(history.events()) - 1
     history.add("controller-1#1", led(2, 3))
-    history.after(20_000).add("clients/reader#1", acknowledged)
+    history.after(20_000).add("clients/reader#1", ACKNOWLEDGED)
     reads, events = frozenset({"client.produce_completed"}), history.events()
     facts: Facts = {"partition": ORDERS}
-    for foreign, expected in (
+    for unread, expected in (
         (frozenset({"metadata.partition"}), (first, BETWEEN)),
         (frozenset[str](), (-1, NOTHING)),
     ):
-        found = candidates(events, facts, (proof,), reads, foreign)
+        found = candidates(events, facts, (proof,), reads, unread)
         assert (found[0].position, found[0].how) == expected
         # Of several, any may be the cause.
-        assert (LATER in {one.how for one in found}) is bool(foreign)
+        assert (LATER in {one.how for one in found}) is bool(unread)
 
 
 def test_a_late_report_that_the_stated_server_has_it_is_no_loss_of_it() -> None:
     history = started()
-    acknowledged = k.ProduceCompleted(
-        operation="w", topic="orders", partition=0, acks=-1, outcome="ok", offset=0, error=""
-    )
-    history.add("clients/producer#1", acknowledged)
+    history.add("clients/producer#1", ACKNOWLEDGED)
     proof = history.events()[-1]
     history.add("controller-1#1", led(2, 1))
     history.add("controller-1#1", led(1, 2))
     last = len(history.events()) - 1
-    history.add("clients/reader#1", acknowledged)
-    reads, foreign = frozenset({"client.produce_completed"}), frozenset({"metadata.partition"})
+    history.add("clients/reader#1", ACKNOWLEDGED)
+    reads, unread = frozenset({"client.produce_completed"}), frozenset({"metadata.partition"})
     facts: Facts = {"partition": ORDERS, "server": slot_scope("broker-2")}
-    found = candidates(history.events(), facts, (proof,), reads, foreign)[0]
+    found = candidates(history.events(), facts, (proof,), reads, unread)[0]
     assert (found.position, found.how) == (last, LOST)
 
 

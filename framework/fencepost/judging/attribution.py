@@ -10,9 +10,9 @@ The rules:
 
 * A violation is a finding itself if the finding's function says so (`KnownFinding.caused`).
 * It follows from a finding if it is in a scope that the finding has affected, and of numbers, such
-  as offsets, that it has affected there. Nearness in time is no reason. But what it shows
-  as written must not be of long after the finding: an hour later, other writes with the same
-  offsets were lost at another failover, and were "known" (`Wake.within_ms`).
+  as offsets, that it has affected there. Nearness in time is no reason. But what was
+  written long after the finding is not of its wake (`Wake.within_ms`): an hour later, other writes
+  with the same offsets were lost at another failover, and were "known".
 * So all violations are seen twice: at first those that are findings themselves, with what they
   affect; then the others. In one pass, what stands before the finding would be new: the
   acknowledgement of a message comes before the truncation that loses it (`Follows.earlier`).

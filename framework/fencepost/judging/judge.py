@@ -108,7 +108,7 @@ class _Rule:
         name = type(self.rule).__name__
         said = f"the rule {name} failed {where}: {type(error).__name__}: {error}"
         # The line that raised it, so that its author finds it; without a path, which is another one
-        # on each machine. Compiled code has none.
+        # on each machine.
         lines = extract_tb(error.__traceback__)
         place = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
         self.tally.crashed = said + place

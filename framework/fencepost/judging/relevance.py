@@ -33,7 +33,14 @@ from fencepost.events import (
     began_ns,
 )
 from fencepost.events.names import slot_of
-from fencepost.events.traits import OWN, Change, changes_authority, has_concerns, shared_record
+from fencepost.events.traits import (
+    OWN,
+    Authority,
+    Change,
+    changes_authority,
+    has_concerns,
+    shared_record,
+)
 from fencepost.judging.about import Facts, Scope
 from fencepost.judging.excuses import Excuse, Excuses
 
@@ -220,7 +227,8 @@ def choose(
     take(because, STEPS)
     # Where nobody has authority over what the violation is about, such as a list that the one
     # master holds, what the whole cluster depends on went to others.
-    turns = [e for e in others if _turns(e, subjects)] or [e for e in others if _turns_all(e)]
+    own = [e for e in others if any(one.scope in subjects.own for one in _gains(e))]
+    turns = own or [e for e in others if any(one.wide for one in _gains(e))]
     turning = _Turning.of(because, turns, before, nodes=nodes, subjects=subjects)
     # Then what moved the authority the first time, what a later holder lacks, the first turn and
     # the last, and what moved the last.
@@ -273,20 +281,11 @@ _STRUCK = 2
 process is shown to have run that a fault had stopped."""
 
 
-def _turns(event: Event, subjects: Subjects) -> bool:
-    """Whether something that the violation is about went to a holder by this event."""
+def _gains(event: Event) -> Sequence[Authority]:
+    """What went to a holder by this event."""
     body = event.body
-    return changes_authority(body) and any(
-        one.change is Change.GAINED and one.scope in subjects.own for one in body.authority()
-    )
-
-
-def _turns_all(event: Event) -> bool:
-    """Whether something that the whole cluster depends on went to a holder by this event."""
-    body = event.body
-    return changes_authority(body) and any(
-        one.change is Change.GAINED and one.wide for one in body.authority()
-    )
+    changes = body.authority() if changes_authority(body) else ()
+    return [one for one in changes if one.change is Change.GAINED]
 
 
 @final

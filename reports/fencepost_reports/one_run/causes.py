@@ -16,9 +16,9 @@ be seen. In this order:
 
 * What the rule names: the events that prove a violation.
 * A loss of what the failure concerns, by a process that took part and had not got it back.
-* Where a rule was written for another system's events, as one that judges any log by its clients:
-  the first time that the authority went to another after what proves the failure. Such a rule can
-  neither name a loss of this system nor read of one.
+* Where a rule reads no event by which the run tells of authority, as one that judges any log by
+  what clients say: the first time that the authority went to another after what proves the failure,
+  and then the later ones. Such a rule can neither name a loss nor read of one.
 * A loss that is only near in time. It is worth its share against the chance that such a loss lies
   as near without being the cause, by how often the run has losses of that family; and never more
   than a loss that somebody names.
@@ -39,8 +39,8 @@ A later change of the ISR in the same epoch repeats the leadership. It was taken
 that broke the promise, until `_reports` asked for a kind that had not reported it yet.
 
 What is not done. A loss over a scope of which the rules of the clause read nothing is no candidate,
-unless the failure states the scope: a consumer's rule reads nothing of leases. (A scope of a system
-that the rule does not know is one.) No sentence is read,
+unless the failure states the scope, or they read of no authority at all: a consumer's rule reads
+nothing of leases. No sentence is read,
 and nearness in time alone proves nothing.
 
 See docs/decisions/35-causes.md.
@@ -78,7 +78,7 @@ WIDE = "the latest loss that the cluster depends on"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
 GAVE_UP = "its holder gave it up, and had lost nothing before"
-BETWEEN = "what the proof shows came before this, and its rule knows no authority of this system"
+BETWEEN = "what the proof shows came before this, and its rule reads of no authority"
 LATER = "it came after what the proof shows, too: of several losses, any may be the cause"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
@@ -101,8 +101,8 @@ _SURE: Mapping[str, float] = {
     RESTARTED: 0.2,
     ASIDE: 0.1,
 }
-"""How sure a reason is that does not depend on time. `BETWEEN` and `LATER` are estimates: the rules
-know the systems whose defects are planted, so these were read in runs of Redis. Below
+"""How sure a reason is that does not depend on time. `BETWEEN` and `LATER` are estimates from
+runs of Redis: the rules that find planted defects read of authority. Below
 `_NOTHING_SURE` a reason explains less than nothing does."""
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
@@ -158,8 +158,8 @@ class Failed:
 
     Those before the `position` count. A time without a success has no `event`; it lies at its
     beginning, and changes until its end count. `because` are the events that prove a violation, and
-    `reads` the kinds of event that its rules read; None for what no rule has judged. `foreign` are
-    the kinds of systems that its rules know nothing of.
+    `reads` the kinds of event that its rules read; None for what no rule has judged. `unread` are
+    the kinds by which the run tells of authority, if its rules read none of them.
     """
 
     position: int
@@ -168,7 +168,7 @@ class Failed:
     event: Event | None = None
     because: tuple[Placed, ...] = ()
     reads: frozenset[str] | None = None
-    foreign: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
 
     @property
     def events(self) -> Sequence[Event]:
@@ -222,11 +222,11 @@ class Failed:
         return all(event.process.startswith(CLIENTS) for _, event in self.because)
 
     def follows(self, incident: Incident) -> bool:
-        """Whether its proof begins before another took the authority, where no rule of it knows
-        such an authority."""
+        """Whether its proof begins before another took the authority, where its rules read of
+        none."""
         kinds = {row.kind for row in incident.rows}
         began = min((position for position, _ in self.because), default=self.position)
-        return kinds <= self.foreign and began < incident.first.position and not incident.by_itself
+        return kinds <= self.unread and began < incident.first.position and not incident.by_itself
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -342,7 +342,7 @@ class Causes:
         concerned = named.union(parties, self._wide)
         families = None
         if failed.reads is not None:
-            read = (self._families.get(kind, ()) for kind in failed.reads | failed.foreign)
+            read = (self._families.get(kind, ()) for kind in failed.reads | failed.unread)
             families = {family for some in read for family in some}
         return frozenset(
             scope

@@ -42,11 +42,11 @@ _REMARKS = {"violation": BROKE, "operation": "this failed", "test": "the test fa
 @final
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The kinds of event that the rules of a clause read; and `foreign`, those by which the run
-    tells of authority, if the rules know none of them."""
+    """The kinds of event that the rules of a clause read; and `unread`, those by which the run
+    tells of authority, if the rules read none of them."""
 
     kinds: frozenset[str]
-    foreign: frozenset[str]
+    unread: frozenset[str]
 
 
 @final
@@ -253,7 +253,7 @@ class _Rows:
                 event=event,
                 because=tuple(one for one in named if one is not None),
                 reads=None if reads is None else reads.kinds,
-                foreign=frozenset() if reads is None else reads.foreign,
+                unread=frozenset() if reads is None else reads.unread,
             )
         )
 

@@ -163,7 +163,7 @@ def _nodes_end_ns(phases: Iterable[PhaseRow], ended_ns: int) -> int:
 
 def _reads(promises: Promises, authority: Iterable[AuthorityRow]) -> Mapping[str, Reads]:
     """What the rules of each clause read. If that is none of the kinds by which the run tells of
-    authority, they know none of it: they judge by what clients say."""
+    authority, all of these are unread: they judge by what clients say."""
     told = frozenset(row.kind for row in authority)
     found: dict[str, set[str]] = {}
     for rule in promises.rules:

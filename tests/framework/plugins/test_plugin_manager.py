@@ -290,7 +290,7 @@ def test_a_whole_system_is_offered() -> None:
     assert list(plugins.systems) == ["acme/lamps"]
 
 
-def test_a_clause_of_nearly_the_plane_of_a_system_is_named() -> None:
+def test_a_clause_of_a_plane_that_no_system_has_is_named() -> None:
     """It binds nothing, so all runs were green. A plugin of clauses alone may be for a system that
     is not here."""
 

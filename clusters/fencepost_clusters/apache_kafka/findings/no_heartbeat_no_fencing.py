@@ -7,7 +7,7 @@ lost by it.
 
 from __future__ import annotations
 
-from fencepost import KnownFinding, Scene, Seen
+from fencepost import KnownFinding, Scene, Seen, Strike
 from fencepost_kafka import ControllerElected, HeartbeatAnswered
 
 
@@ -15,17 +15,20 @@ def caused(scene: Scene) -> bool:
     """A controller was elected after the broker had died, and has accepted no heartbeat since."""
     # Where no answer was ever printed, nothing is known of heartbeats.
     return scene.tells(HeartbeatAnswered) and any(
-        fault.struck_slot(f"broker-{scene.name('broker')}")
-        and elected
-        and not any(
-            answer.error == "NONE" and event.at_ns > elected[-1].at_ns
-            for event, answer in scene.traces(HeartbeatAnswered, since=fault)
-        )
+        fault.struck_slot(f"broker-{scene.name('broker')}") and _looks_for_nobody(scene, fault)
         for fault in scene.faults("kill", "wipe_disk", "damage_disk", within_ms=120_000)
-        for elected in [
-            [event for event, _ in scene.traces(ControllerElected, within_ms=120_000, since=fault)]
-        ]
     )
+
+
+def _looks_for_nobody(scene: Scene, since: Strike) -> bool:
+    """Whether the newest controller since then has accepted no heartbeat."""
+    elections = list(scene.traces(ControllerElected, within_ms=120_000, since=since))
+    accepted = [
+        event.at_ns
+        for event, answer in scene.traces(HeartbeatAnswered, since=since)
+        if answer.error == "NONE"
+    ]
+    return bool(elections) and max(accepted, default=0) <= elections[-1][0].at_ns
 
 
 FINDING = KnownFinding(
