@@ -382,6 +382,9 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     if worst not in (Status.CLEAN, Status.NOT_STARTED):
         alike = [run.run for run in runs if run.status is worst]
         lines += [endings.go_on(run) for run in alike[:_GO_ON]]
+        if len(alike) > _GO_ON:
+            rest = [Path(run).name for run in alike[_GO_ON:]]
+            lines.append(f"and so on, beside these: {endings.few(rest, _NAMED)}")
     cut = sum(not run.whole for run in runs)
     failed = sum(run.plugin_failed for run in runs)
     troubled = sum(bool(run.whole and run.trouble) for run in runs)
@@ -402,6 +405,8 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
 
 _GO_ON = 3
 """With how many of the worst runs the last lines go on."""
+_NAMED = 5
+"""How many more of them are named."""
 
 
 def _speaks(run: SoakRun) -> bool:

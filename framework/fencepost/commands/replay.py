@@ -139,7 +139,7 @@ def _show(
     print_stalls(last.end)
     for line in replays.then_and_now(then, now, whole=whole):
         print_line(line)
-    print_line(str(last.folder.path))
+    print_line(endings.go_on(str(last.folder.path)))
     if ending is not None:
         print_line(ending.reason)
 

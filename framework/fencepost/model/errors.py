@@ -108,14 +108,19 @@ EXIT_INTERRUPTED = 130
 """The user interrupted the command; the processes that it started have ended."""
 
 
+_NAMED = 40
+"""How many names an error lists."""
+
+
 def no_such(what: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for an unknown name: `no fault named 'partiton'; did you mean 'partition'?`."""
-    names = sorted(known)
+    names = sorted(set(known))
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         hint = f"did you mean '{near[0]}'?"
     elif names:
-        hint = f"known: {', '.join(names)}"
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        hint = f"known: {', '.join(names[:_NAMED])}{more}"
     else:
         hint = "none is known"
     return UsageError(f"no {what} named '{name}'; {hint}")

@@ -192,6 +192,8 @@ class _Unseen:
     top: int = -1
     read_end: int = -1
     """The end of the last complete reading; -1 until there is one."""
+    read: Cause | None = None
+    """The event by which that reading ended."""
     before: set[int] = field(default_factory=set)
     """The waiting offsets that were acknowledged before that reading."""
     seen: bool = False
@@ -202,7 +204,7 @@ class _Unseen:
 @final
 class Unseen(Rule[_Unseen]):
     """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
-    end."""
+    end. The reading breaks the promise: until then, a consumer could still have seen the write."""
 
     clause = "JEPSEN-unseen"
     keys = staticmethod(by_partition)
@@ -234,19 +236,20 @@ class Unseen(Rule[_Unseen]):
             return NOTHING
         # A write that is missing below the end is lost: that is JEPSEN-lost-write.
         state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
-        state.read_end, state.before = body.end, set(state.waiting)
+        state.read_end, state.read, state.before = body.end, event.ref, set(state.waiting)
         seen = state.seen and not state.waiting
         return (Exercised(event.ref, CLIENT),) if seen else NOTHING
 
     def end(self, state: _Unseen, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for offset, (operation, at) in state.waiting.items():
-            if offset in state.before:
+            if offset in state.before and state.read is not None:
                 broken = violated(
-                    at.ref,
+                    state.read,
                     CLIENT,
                     "{operation}, acknowledged at offset {offset} of {partition}, was never seen: "
                     "the partition was read up to {read_end}",
+                    (at.ref,),
                     operation=operation,
                     offset=offset,
                     partition=Scope("partition", state.of),
@@ -264,8 +267,8 @@ class Unseen(Rule[_Unseen]):
 
 @dataclass(slots=True)
 class _Contents:
-    at: dict[int, str] = field(default_factory=dict)
-    """offset -> the operation first seen there."""
+    at: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    """offset -> the operation first seen there, and the event that showed it."""
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """The offsets that consumers received and no reading has returned yet: offset -> its last time
     and poll."""
@@ -296,7 +299,7 @@ class InconsistentOffsets(Rule[_Contents]):
         if offset < 0 or body.acks != -1:
             return NOTHING
         operation = body.operation
-        if state.at.setdefault(offset, operation) != operation:
+        if state.at.setdefault(offset, (operation, event.ref))[0] != operation:
             return _two(event, body, state, offset, operation)
         return NOTHING
 
@@ -308,10 +311,10 @@ class InconsistentOffsets(Rule[_Contents]):
             for offset in body.offsets:
                 state.got.pop(offset, None)
         found: list[Finding] = []
-        at = state.at
+        at, ref = state.at, event.ref
         before, agree = len(at), True
         for offset, operation in zip(body.offsets, body.operations, strict=True):
-            if at.setdefault(offset, operation) != operation:
+            if at.setdefault(offset, (operation, ref))[0] != operation:
                 agree = False
                 found += _two(event, body, state, offset, operation)
         if agree and len(at) - before < len(body.offsets):
@@ -353,14 +356,16 @@ def _two(
     state.clashed.add(offset)
     if known:
         return NOTHING
+    other, seen = state.at[offset]
     broken = violated(
         event.ref,
         CLIENT,
         "offset {offset} of {partition} held {other_operation}, and {operation} according to "
         "{client}",
+        (seen,),
         offset=offset,
         partition=partition_of(body),
-        other_operation=state.at[offset],
+        other_operation=other,
         operation=operation,
         client=process_scope(event.process),
     )
@@ -380,7 +385,7 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
         (poll,),
         offset=first,
         partition=partition_of(body),
-        operation=state.at[first],
+        operation=state.at[first][0],
         client=process_scope(poll.process),
         reader=process_scope(event.process),
         read_end=body.end,

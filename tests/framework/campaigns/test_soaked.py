@@ -142,6 +142,12 @@ def test_a_run_that_was_not_judged_to_its_end_says_for_how_long_it_was() -> None
     ]
 
 
+def test_runs_with_which_the_last_lines_do_not_go_on_are_named() -> None:
+    lines = ended(*(run_of(seed, 3, "not recovered") for seed in range(1, 6)))
+    assert sum(line.startswith("why: ") for line in lines) == 3
+    assert lines[-2] == "and so on, beside these: run-4, run-5"
+
+
 def test_an_exit_code_that_is_not_0_has_its_reason() -> None:
     assert ended(run_of(1, 3, "not recovered"))[-1] == "1 run with trouble: exit code 3"
     new = {"violated": {"RP-06": "lost"}, "new": {"RP-06": (1, 1)}}

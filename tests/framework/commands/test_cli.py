@@ -360,7 +360,19 @@ def test_what_a_plugin_offers_is_counted_until_it_is_asked_for(
     assert said in called("plugins", "partition").stdout
     refused = called("plugins", "isolat")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "no plugin or fault named 'isolat'; did you mean 'isolate'?" in refused.stderr
+    said = "no plugin, fault or clause named 'isolat'; did you mean 'isolate'?"
+    assert said in refused.stderr
+
+
+def test_a_clause_is_told_by_its_name_and_with_its_plugin(called: Callable[..., Ended]) -> None:
+    said = called("plugins", "ETCD-01").stdout
+    assert said.startswith("  ETCD-01  ")
+    assert said.count("\n") == 1
+    assert said in called("plugins", "etcd").stdout
+    told = json.loads(called("plugins", "ETCD-01", "--json").stdout)["clauses"]
+    assert set(told["ETCD-01"]) == {"says", "source", "planes"}
+    offers = json.loads(called("plugins", "etcd", "--json").stdout)
+    assert sorted(offers["clauses"]) == offers["plugins"]["etcd"]["clauses"]
 
 
 @pytest.mark.real

@@ -37,7 +37,11 @@ def test_an_acknowledged_write_beyond_the_last_reading_is_unseen() -> None:
     acked(h, 5)
     poll(h, READER, 0)
     read(h, 1)
-    assert stated(verdict(h, "unseen"), "offset", "read_end") == (5, 1)
+    read_ref = h.events()[-1].ref
+    found = verdict(h, "unseen")
+    assert stated(found, "offset", "read_end") == (5, 1)
+    # It stands at the reading, so that its explanation shows what came after the acknowledgement.
+    assert (found.violations[0].at, *found.violations[0].because) == (read_ref, h.events()[1].ref)
 
 
 def test_a_write_seen_by_any_consumer_is_not_unseen() -> None:
@@ -71,6 +75,7 @@ def test_two_messages_at_one_offset_are_inconsistent(first: str) -> None:
     poll(h, B, 4, o4="other")
     found = verdict(h, "inconsistent-offsets")
     assert stated(found, "other_operation", "operation") == ("op-4", "other")
+    assert found.violations[0].because == (h.events()[-2].ref,)
 
 
 def test_the_same_message_for_every_client_is_consistent() -> None:
