@@ -60,6 +60,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    epilog=(
+        "Exit codes: 0 nothing new, 1 a clause was violated or a test failed, 2 wrong usage, "
+        "or code of a plugin raised, 3 undecided, 4 the machine, a tool or a node failed, 70 a "
+        "bug, 130 interrupted."
+    ),
 )
 cluster_app = typer.Typer(help="Clusters for your own client.", no_args_is_help=True)
 COMMANDS: Mapping[Callable[..., None], str] = {

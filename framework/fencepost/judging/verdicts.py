@@ -290,7 +290,7 @@ def _excuses(tally: Tally) -> str:
 
 
 def _missed(missed: Sequence[str]) -> str:
-    return f"a fault missed: {', '.join(missed)} has no receipt"
+    return f"without a receipt: {', '.join(missed)}"
 
 
 def _until(end: RunEnd) -> str:

@@ -230,9 +230,10 @@ class RunResult:
     def check(self, marked: Sequence[str] = ()) -> None:
         """Returns if no clause was violated and every marked one holds.
 
-        Raises Violation, with the explanation, for a violated clause, a cluster that did not
-        recover or a marked clause that was not exercised; `trouble`, if there is any; Inconclusive
-        if the evidence decides nothing; UsageError for a marked clause that no loaded rule judges.
+        Raises Violation, with the explanation, for a violated clause or a marked clause that was
+        not exercised; `trouble`, if there is any; Inconclusive if the evidence decides nothing, or
+        a cluster did not recover of which no clause says so; UsageError for a marked clause that no
+        loaded rule judges.
         """
         # The order decides which failure is named. A violation is proven by the history, whatever
         # else went wrong, so it comes first; an error that cut the run short comes before what is
@@ -241,12 +242,11 @@ class RunResult:
             raise Violation(explain_violations(self.judgement.verdicts))
         if self.trouble is not None and not self._is_excused(self.trouble):
             raise self.trouble
-        # A link failed without a fault: the cluster may not have recovered because of that, so
-        # nothing is accused.
+        # A link failed without a fault: the cluster may not have recovered because of that.
         if self.end.doubtful_from_ns < NEVER_NS:
             self._check_evidence()
         if (stuck := self._stuck()) is not None:
-            raise Violation(
+            raise Inconclusive(
                 f"the cluster had not recovered {stuck.bound_ms} ms after everything "
                 f"healed: {'; '.join(stuck.missing)}"
             )
@@ -268,8 +268,9 @@ class RunResult:
         return [f"{fault_id} ({one.why_missed})" for fault_id, one in self.missed.items()]
 
     def _stuck(self) -> ClusterRecovered | None:
-        """The recovery that failed, if one was promised still, and no violated clause says so: that
-        one may be known, and then fails nothing."""
+        """The recovery that failed, if one was owed still, and no violated clause says so: that one
+        may be known, and then fails nothing. It is no verdict: either nobody promised a bound, or
+        the clause of that promise excuses it or is undecided."""
         recovered = self.recovered
         if recovered is None or recovered.recovered or self.judgement.forfeited is not None:
             return None

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -153,9 +153,14 @@ def test_a_wrong_name_is_answered_in_one_line_with_the_nearest_one(
     assert "Traceback" not in ended.stderr
 
 
+def commands_in(helped: str) -> Sequence[str]:
+    """The lines of the list of commands; what follows an empty line is none of them."""
+    return helped.partition("Commands:")[2].partition("\n\n")[0].splitlines()
+
+
 def test_the_list_of_commands_cuts_no_line_off(called: Callable[..., Ended]) -> None:
     for words in ((), ("cluster",)):
-        listed = called(*words, "--help").stdout.partition("Commands:")[2].splitlines()
+        listed = commands_in(called(*words, "--help").stdout)
         assert listed
         assert [line for line in listed if line and not line.endswith(".")] == []
         assert [line for line in listed if line.endswith("...")] == []
