@@ -287,9 +287,10 @@ def test_a_broker_that_restarts_while_the_controller_looks_away(
                 "the controller to compare registrations",
             )
         )
-        # Longer than the rule's bound, if the broker is never initialised.
+        # If the broker is never initialised: longer than the rule's bound and what a stall of this
+        # machine adds to it.
         asked = received(history, restarted, "LeaderAndIsr")
-        initialised = run.cluster.comes_to(asked, within_ms=10_000)
+        initialised = run.cluster.comes_to(asked, within_ms=20_000)
         assert initialised == (version == LATE)
         restart(run, victim)
         result = run.finish()
