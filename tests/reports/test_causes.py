@@ -242,6 +242,10 @@ def test_a_proof_by_clients_alone_leaves_a_loss_of_the_server_that_the_failure_s
     for slot, how in (("broker-1", LOST), ("broker-2", NOTHING)):
         facts = {"server": slot_scope(slot), "partition": ORDERS}
         assert candidates(events, facts, (proof,))[0].how == how, slot
+    # What only concerns the failure is as near, or as far, as without a proof.
+    found = {one.how for one in candidates(events, {"partition": ORDERS}, (proof,))}
+    assert CONCERNED in found
+    assert UNPROVEN not in found
 
 
 def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() -> None:

@@ -207,15 +207,19 @@ class Failed:
 
     def proves_without(self, incident: Incident) -> bool:
         """Whether it has a proof that reports nothing of the scope. A loss that was not made good
-        also counts if the failure states the scope. Clients report no authority, so a proof by them
-        alone says nothing of what the failure depends on."""
+        also counts if the failure states the scope."""
         scope = incident.first.scope
         known = {OWN, scope}
         named = (s for _, event in self.because for s in _changed(event))
-        by_clients = all(event.process.startswith(CLIENTS) for _, event in self.because)
-        if by_clients or not known.isdisjoint(named):
+        if not self.because or not known.isdisjoint(named):
             return False
         return incident.regained or scope not in self.stated
+
+    @property
+    def by_clients(self) -> bool:
+        """Whether clients alone prove it, who report no authority: their proof says nothing of what
+        the failure depends on."""
+        return all(event.process.startswith(CLIENTS) for _, event in self.because)
 
     def follows(self, incident: Incident) -> bool:
         """Whether its proof begins before another took the authority, where its rules read of
@@ -427,7 +431,8 @@ class Causes:
             return ASIDE
         if why and not (lost and not incident.regained):
             return why
-        if failed.proves_without(incident):
+        # Who took it had nothing to lose: where clients alone prove a failure, that stays weak.
+        if failed.proves_without(incident) and (took or not failed.by_clients):
             return UNPROVEN
         if self._given_up(incident, failed) and self._handed_over(incident, failed):
             return GAVE_UP
