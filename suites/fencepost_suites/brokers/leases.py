@@ -24,6 +24,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    Undecided,
     Violated,
     judged,
     on,
@@ -37,14 +38,13 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     HeartbeatAnswered,
+    HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
     broker_of,
 )
+from fencepost_suites.brokers.exchanges import Exchanges
 from fencepost_suites.common.keys import by_broker
-
-# How many grants are kept that no broker has reported: an answer may be lost, and a run is long.
-UNMATCHED_KEPT = 64
 
 
 def period_ns_of(body: LeaseGranted) -> int:
@@ -52,84 +52,163 @@ def period_ns_of(body: LeaseGranted) -> int:
     return (body.lease_end_ms - body.lease_start_ms) * MS
 
 
+@final
+class _Heard(Struct, frozen=True):
+    """A heartbeat that a controller accepted: from which time on its lease runs."""
+
+    since_ns: int
+    proof: tuple[Cause, ...]
+    """The request, if the broker told of it, and the answer."""
+    certain: bool
+    """Whether the controller cannot have had it before that time. Else that is when it was answered
+    only: it may have waited."""
+
+
 @dataclass(slots=True)
 class _Lengths:
-    """Start of each lease that a controller granted -> its period, until the broker reports it."""
+    """The heartbeats of one broker id, and what is known of the lengths of its leases."""
 
-    granted: dict[int, int] = field(default_factory=dict)
+    exchanges: Exchanges = field(default_factory=Exchanges)
+    period: tuple[int, int] = (-1, 0)
+    """The newest controller epoch that answered, and its period in milliseconds."""
+    heard: dict[tuple[str, int], tuple[int, _Heard]] = field(default_factory=dict)
+    """process of a controller, and its epoch -> the broker epoch of the heartbeat that came last,
+    and that heartbeat."""
+    suspects: list[Deadline] = field(default_factory=list)
 
 
 @final
 class LeaseFromBrokersStart(Rule[_Lengths]):
-    """QC-13. The broker's evidence is the lease in the answer that it received."""
+    """QC-13. The broker's evidence is the lease in the answer that it received, from the start that
+    it had asked for. The controller may say when it heard the broker last. But it cannot have heard
+    it before the broker sent the last heartbeat that it accepted. A tenth of the period is allowed
+    for clock differences."""
 
     clause = "QC-13"
     keys = staticmethod(by_broker)
     state = _Lengths
 
-    @on(HeartbeatAnswered, LeaseGranted, LeaseExpired)
+    @on(HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired)
     def step(self, state: _Lengths, event: Event, body: Struct) -> Findings:
         match body:
+            case HeartbeatSent():
+                state.exchanges.sent(event, body)
             case HeartbeatAnswered(error="NONE"):
                 return self._answered(state, event, body)
             case LeaseGranted():
                 return self._granted(state, event, body)
             case LeaseExpired():
-                silent_ms = (body.now_ns - body.last_heard_ns) / MS
-                if silent_ms >= body.lease_period_ms:
-                    return (Exercised(event.ref, Evidence.SELF),)
-                broken = violated(
-                    event.ref,
-                    Evidence.SELF,
-                    "{process} expired the lease of broker {broker} {after_ms} ms after its last "
-                    "heartbeat, though the lease is {bound_ms} ms",
-                    process=process_scope(event.process),
-                    broker=broker_of(body.broker_id),
-                    after_ms=round(silent_ms),
-                    bound_ms=body.lease_period_ms,
-                )
-                return (broken,)
+                return self._expired(state, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _expired(state: _Lengths, event: Event, body: LeaseExpired) -> Findings:
+        silent_ms = (body.now_ns - body.last_heard_ns) / MS
+        if silent_ms < body.lease_period_ms:
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} expired the lease of broker {broker} {after_ms} ms after its last "
+                "heartbeat, though the lease is {bound_ms} ms",
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+                after_ms=round(silent_ms),
+                bound_ms=body.lease_period_ms,
+            )
+            return (broken,)
+        epoch, heard = state.heard.get((event.process, body.controller_epoch), (-1, None))
+        period_ns = body.lease_period_ms * MS
+        if heard is None or epoch != body.broker_epoch:
+            return (Exercised(event.ref, Evidence.SELF),)
+        after_ns = event.at_ns - heard.since_ns
+        if after_ns >= period_ns * 9 // 10:
+            return (Exercised(event.ref, Evidence.SELF),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} expired the lease of broker {broker} within {after_ns} of a heartbeat that "
+            "it accepted, though the lease is {bound_ns}",
+            heard.proof,
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            after_ns=after_ns,
+            bound_ns=period_ns,
+        )
+        if not heard.certain:
+            why = f"{broken.message}; but when that came is not recorded"
+            return (Undecided(why, event.ref),)
+        state.suspects.append(
+            Deadline(
+                broken, (event.process,), heard.since_ns, event.at_ns, period_ns, omission=False
+            )
+        )
         return NOTHING
 
     @staticmethod
     def _answered(state: _Lengths, event: Event, body: HeartbeatAnswered) -> Findings:
+        exchange = state.exchanges.answered(event, body)
+        if body.controller_epoch >= state.period[0]:
+            state.period = body.controller_epoch, body.lease_period_ms
+        # A broker that may end is not watched any more, and its lease goes on as it was.
+        if body.next_state != "SHUTDOWN":
+            request, answered = exchange.request, body.received_at_ns
+            came_ns = max(answered, 0 if request is None else request.at_ns)
+            proof = (event.ref,) if request is None else (request.at, event.ref)
+            heard = _Heard(came_ns or event.at_ns, proof, came_ns > 0)
+            state.heard[event.process, body.controller_epoch] = body.broker_epoch, heard
         length = body.lease_end_ms - body.lease_start_ms
-        if length != body.lease_period_ms:
-            broken = violated(
-                event.ref,
-                Evidence.SELF,
-                "{process} answered {client} a lease of {length_ms} ms from the start the broker "
-                "had named; the period is {bound_ms} ms",
-                process=process_scope(event.process),
-                client=process_scope(body.client),
-                length_ms=length,
-                bound_ms=body.lease_period_ms,
-                broker=broker_of(body.broker_id),
-            )
-            return (broken,)
-        while len(state.granted) >= UNMATCHED_KEPT:
-            del state.granted[next(iter(state.granted))]
-        state.granted[body.lease_start_ms] = body.lease_period_ms
-        return NOTHING
+        if length == body.lease_period_ms:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} answered {client} a lease of {length_ms} ms from the start the broker "
+            "had named; the period is {bound_ms} ms",
+            process=process_scope(event.process),
+            client=process_scope(body.client),
+            length_ms=length,
+            bound_ms=body.lease_period_ms,
+            broker=broker_of(body.broker_id),
+        )
+        return (broken,)
 
     @staticmethod
     def _granted(state: _Lengths, event: Event, body: LeaseGranted) -> Findings:
-        period = state.granted.pop(body.lease_start_ms, None)
-        if period is None:
-            return NOTHING
+        exchange = state.exchanges.granted(event, body)
         length = body.lease_end_ms - body.lease_start_ms
-        if length == period:
-            return (Exercised(event.ref, Evidence.PEER),)
+        request, answer = exchange.request, exchange.answer
+        if exchange.granted != event.ref:
+            return NOTHING
+        because: tuple[Cause, ...] = ()
+        if answer is not None:
+            told = answer.body
+            # The answer itself was wrong, which is found already.
+            if told.lease_end_ms - told.lease_start_ms != told.lease_period_ms:
+                return NOTHING
+            period = told.lease_period_ms
+            if length == period:
+                return (Exercised(event.ref, Evidence.PEER),)
+        else:
+            # No answer names the start that the broker asked for: it was lost, or the controller
+            # counts from another start. Any answer of this epoch has the same period.
+            epoch, period = state.period
+            if request is None or epoch != body.controller_epoch or length == period:
+                return NOTHING
+            because = (request.at,)
         broken = violated(
             event.ref,
             Evidence.PEER,
             "{process} was answered a lease of {length_ms} ms; the period is {bound_ms} ms",
+            because,
             process=process_scope(event.process),
             length_ms=length,
             bound_ms=period,
             broker=broker_of(body.broker_id),
         )
         return (broken,)
+
+    def end(self, state: _Lengths, end: RunEnd) -> Findings:
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)

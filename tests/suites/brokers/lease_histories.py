@@ -8,6 +8,7 @@ from fencepost_kafka import (
     BrokerStateChanged,
     ControllerElected,
     HeartbeatAnswered,
+    HeartbeatSent,
     LeaseExpired,
     LeaseGranted,
 )
@@ -26,6 +27,22 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
 
 
+def ask(h: HistoryBuilder, start_ms: int = 50) -> None:
+    """The broker sends a heartbeat, for a lease from that start."""
+    h.add(
+        BROKER,
+        HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=1,
+            target_state="ACTIVE",
+            lease_start_ms=start_ms,
+            metadata_offset=10,
+        ),
+    )
+
+
 def answer(
     h: HistoryBuilder,
     start_ms: int = 50,
@@ -35,11 +52,12 @@ def answer(
     active: bool = True,
     error: str = "NONE",
     next_state: str = "ACTIVE",
+    client: str = BROKER,
 ) -> None:
     h.add(
         process,
         HeartbeatAnswered(
-            client=BROKER,
+            client=client,
             broker_id=1,
             incarnation="x",
             request_epoch=5,

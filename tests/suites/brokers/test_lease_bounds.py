@@ -11,6 +11,7 @@ from tests.suites.brokers.lease_histories import (
     TWO,
     active_broker,
     answer,
+    ask,
     expire,
     expired,
     fence_itself,
@@ -28,8 +29,9 @@ from fencepost_kafka import (
     BrokerStateChanged,
     ControllerElected,
     ControllerResigned,
+    LeaseExpired,
 )
-from fencepost_suites.brokers.leases import UNMATCHED_KEPT
+from fencepost_suites.brokers.exchanges import EXCHANGES_KEPT
 
 PEER = "broker-2#1"
 SILENT_MS = LEASE_MS + LEASE_MS // 4 + 500
@@ -74,7 +76,7 @@ def until(h: HistoryBuilder, since_ns: int, ms: int) -> HistoryBuilder:
 
 @pytest.mark.parametrize(
     ("answers", "outcome"),
-    [(UNMATCHED_KEPT, Outcome.VIOLATED), (UNMATCHED_KEPT + 1, Outcome.NOT_EXERCISED)],
+    [(EXCHANGES_KEPT, Outcome.VIOLATED), (EXCHANGES_KEPT + 1, Outcome.NOT_EXERCISED)],
 )
 def test_a_lease_is_compared_with_its_answer_unless_many_came_since(
     answers: int, outcome: Outcome
@@ -84,6 +86,87 @@ def test_a_lease_is_compared_with_its_answer_unless_many_came_since(
         answer(h, start_ms=start_ms)
     grant(h, start_ms=0, length_ms=LEASE_MS + 1)
     assert verdict(h, "QC-13").verdict is outcome
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(2700, Outcome.HOLDS), (2699, Outcome.VIOLATED)])
+def test_a_lease_may_be_expired_a_tenth_too_early_for_clock_differences(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    ask(h)
+    answer(h)
+    expired(h.after(after_ms - 2))
+    assert verdict(h, "QC-13").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"error": "STALE_BROKER_EPOCH", "length_ms": -51},
+        {"next_state": "SHUTDOWN"},
+        {"process": TWO},
+        {"epoch": 2},
+    ],
+    ids=["refused", "ends", "another controller", "another term"],
+)
+def test_only_a_heartbeat_that_this_controller_accepted_in_its_term_renews_a_lease(
+    given: dict[str, object],
+) -> None:
+    h = HistoryBuilder()
+    ask(h)
+    answer(h, **given)
+    expired(h.after(500))
+    assert verdict(h, "QC-13").verdict is Outcome.HOLDS
+
+
+def test_the_lease_of_a_former_broker_epoch_may_expire() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    answer(h)
+    h.add(
+        ONE,
+        LeaseExpired(
+            broker_id=1,
+            broker_epoch=4,
+            last_heard_ns=0,
+            now_ns=LEASE_MS * MS,
+            lease_period_ms=LEASE_MS,
+            controller_epoch=1,
+        ),
+    )
+    assert verdict(h, "QC-13").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize("differs", ["no request", "another term", "no answer", "the period"])
+def test_a_grant_that_no_answer_names_is_compared_with_its_request_and_term_only(
+    differs: str,
+) -> None:
+    h = HistoryBuilder()
+    if differs != "no request":
+        ask(h, start_ms=50)
+    if differs != "no answer":
+        answer(h, start_ms=7)
+    length_ms = LEASE_MS if differs == "the period" else LEASE_MS + 1
+    grant(h, start_ms=50, length_ms=length_ms, epoch=2 if differs == "another term" else 1)
+    assert verdict(h, "QC-13").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("again", ["answer", "grant"])
+def test_what_is_told_twice_of_one_heartbeat_counts_once(again: str) -> None:
+    h = HistoryBuilder()
+    ask(h)
+    for _ in range(2 if again == "answer" else 1):
+        answer(h)
+    for _ in range(2 if again == "grant" else 1):
+        grant(h)
+    assert verdict(h, "QC-13").exercised == 1
+
+
+def test_an_answer_that_names_no_process_is_compared_with_the_grant_of_its_start() -> None:
+    h = HistoryBuilder()
+    answer(h, client="")
+    grant(h, length_ms=LEASE_MS + 1)
+    assert verdict(h, "QC-13").verdict is Outcome.VIOLATED
 
 
 # --------------------------------------------------------------------------- QC-14, the broker

@@ -11,6 +11,7 @@ from tests.suites.brokers.lease_histories import (
     TWO,
     active_broker,
     answer,
+    ask,
     expire,
     expired,
     fence_itself,
@@ -56,11 +57,62 @@ def test_a_lease_expired_too_early_breaks_qc_13() -> None:
 
 def test_a_lease_of_the_period_from_the_brokers_start_keeps_qc_13() -> None:
     h = HistoryBuilder()
+    ask(h)
     answer(h)
     grant(h)
-    expired(h)
+    expired(h.after(LEASE_MS))
     found = verdict(h, "QC-13")
     assert (found.verdict, found.exercised, found.evidence) == (Outcome.HOLDS, 2, Evidence.PEER)
+
+
+def test_a_lease_that_counts_from_another_start_than_the_brokers_breaks_qc_13() -> None:
+    """Each of the two words fits itself: the controller names a start that nobody asked for."""
+    h = HistoryBuilder()
+    ask(h, start_ms=50)
+    answer(h, start_ms=90_000)
+    grant(h, start_ms=50, length_ms=90_000 + LEASE_MS - 50)
+    (found,) = verdict(h, "QC-13").violations
+    assert (found.evidence, found.because) == (Evidence.PEER, (h.events()[0].ref,))
+    assert stated(found, "length_ms", "bound_ms") == (92_950, LEASE_MS)
+
+
+def test_a_lease_expired_right_after_an_accepted_heartbeat_breaks_qc_13() -> None:
+    """Whatever the controller says about when it heard the broker last."""
+    h = HistoryBuilder()
+    ask(h)
+    answer(h)
+    expired(h.after(500))
+    (found,) = verdict(h, "QC-13").violations
+    assert (found.evidence, found.because) == (
+        Evidence.PEER,
+        tuple(event.ref for event in h.events()[:2]),
+    )
+    assert stated(found, "process", "after_ns") == (ONE, 502_000_000)
+
+
+def test_when_a_heartbeat_came_that_no_broker_told_of_is_undecided() -> None:
+    h = HistoryBuilder()
+    answer(h)
+    expired(h.after(500))
+    assert verdict(h, "QC-13").verdict is Outcome.UNKNOWN
+
+
+def test_a_lease_expired_right_after_an_answer_that_had_waited_keeps_qc_13() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    answer(h.after(LEASE_MS - 100))
+    expired(h.after(100))
+    assert verdict(h, "QC-13").verdict is Outcome.HOLDS
+
+
+def test_a_stall_of_the_controller_leaves_an_early_expiry_undecided() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    answer(h)
+    h.after(1000)
+    h.add(ONE, Stalled(stalled_ns=400 * MS))
+    expired(h)
+    assert verdict(h, "QC-13").verdict is Outcome.UNKNOWN
 
 
 def test_qc_13_is_undecided_in_a_history_cut_short() -> None:

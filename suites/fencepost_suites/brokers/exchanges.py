@@ -1,0 +1,128 @@
+"""Heartbeats, each as one exchange: the request, its answer, and the lease taken from the answer.
+
+The problem. A heartbeat is told three times: the broker tells that it sends the request
+(`HeartbeatSent`), a controller that it answers it (`HeartbeatAnswered`), and the broker that it
+takes the answer (`LeaseGranted`). A rule that reads only one of the three believes its speaker. A
+broker that forged its own leases could serve for ever, and a controller that answered requests
+which nobody sent never had to fence a dead broker.
+
+The rules:
+
+1. What joins the three is the process of the broker, and the start of the lease, which the broker
+   reads from its wall clock for each request, and both sides repeat.
+2. A word counts against its speaker. It counts for its speaker only where the other side told the
+   same, or where the other side tells nothing of that kind at all: such a system is believed as far
+   as it speaks. So it is remembered who ever told what (`asking`, `taking`).
+3. What one side lacks proves nothing by itself. A request may be lost, an answer may be lost, late
+   or for a process that is dead. Only the later one needs the earlier one: no grant without an
+   answer, no answer without a request.
+4. A request and an answer are recorded before they are sent, so an earlier one that is not in the
+   history was not sent. Some nodes record an answer once it is sent, and may be killed in between:
+   a rule that misses an answer judges at the end of the run, and only of a controller that wrote
+   something later, or did not end.
+5. A wall clock may be set back, so that a later request has the start of a former one. A request
+   begins its exchange anew. An answer or a grant that comes again belongs to the same exchange.
+
+What is not done. An answer need not say to whose process it goes. Such an answer is joined to the
+grant with its broker id and start, and never to a request. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from msgspec import Struct
+
+from fencepost import Cause, Event
+from fencepost_kafka import HeartbeatAnswered, HeartbeatSent, LeaseGranted
+
+EXCHANGES_KEPT: Final = 64
+"""How many exchanges of one process are kept: a message may be lost, and a run is long."""
+
+
+@final
+class Request(Struct, frozen=True):
+    """A heartbeat as its broker sent it. It reached no controller before `at_ns`."""
+
+    at: Cause
+    at_ns: int
+
+
+@final
+class Answer(Struct, frozen=True):
+    """A heartbeat's answer, as the controller `by` gave it."""
+
+    at: Cause
+    at_ns: int
+    by: str
+    body: HeartbeatAnswered
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One heartbeat of one process, as each of its two sides has told it so far."""
+
+    request: Request | None = None
+    answers: tuple[Answer, ...] = ()
+    """In the order in which they were told. More than one only if a request came twice."""
+    granted: Cause | None = None
+    """The first lease that the broker took from an answer to it."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """The first answer."""
+        return self.answers[0] if self.answers else None
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """The newest heartbeats of some processes, and who tells of heartbeats at all."""
+
+    of: dict[str, dict[int, Exchange]] = field(default_factory=dict)
+    """process of a broker -> start of the lease in milliseconds -> heartbeat."""
+    asking: set[str] = field(default_factory=set)
+    """The processes that told of a request."""
+    taking: set[str] = field(default_factory=set)
+    """The processes that told of a grant."""
+
+    def sent(self, event: Event, body: HeartbeatSent) -> Exchange:
+        """A broker sends a heartbeat."""
+        self.asking.add(event.process)
+        self.of.get(event.process, {}).pop(body.lease_start_ms, None)
+        exchange = self._exchange(event.process, body.lease_start_ms)
+        exchange.request = Request(event.ref, event.at_ns)
+        return exchange
+
+    def answered(self, event: Event, body: HeartbeatAnswered) -> Exchange:
+        """A controller answers a heartbeat."""
+        client = body.client or _unnamed(body.broker_id)
+        exchange = self._exchange(client, body.lease_start_ms)
+        answer = Answer(event.ref, event.at_ns, event.process, body)
+        # The first one, and those that came last: a controller may repeat itself for ever.
+        exchange.answers = (*exchange.answers[:1], *exchange.answers[1:][-2:], answer)
+        return exchange
+
+    def granted(self, event: Event, body: LeaseGranted) -> Exchange:
+        """A broker takes an answer."""
+        self.taking.add(event.process)
+        exchange = self._exchange(event.process, body.lease_start_ms)
+        exchange.granted = exchange.granted or event.ref
+        unnamed = self.of.get(_unnamed(body.broker_id), {}).get(body.lease_start_ms)
+        if unnamed is not None and not exchange.answers:
+            exchange.answers = unnamed.answers
+        return exchange
+
+    def _exchange(self, process: str, start_ms: int) -> Exchange:
+        known = self.of.setdefault(process, {})
+        found = known.get(start_ms)
+        if found is None:
+            while len(known) >= EXCHANGES_KEPT:
+                del known[next(iter(known))]
+            found = known[start_ms] = Exchange()
+        return found
+
+
+def _unnamed(broker_id: int) -> str:
+    """Where answers are kept that name no process. No process has such a name."""
+    return f"broker {broker_id}"
