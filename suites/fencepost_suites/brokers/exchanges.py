@@ -20,8 +20,8 @@ The rules:
    history was not sent. Some nodes record an answer once it is sent, and may be killed in between:
    a rule that misses an answer judges at the end of the run, and only of a controller that wrote
    something later, or did not end.
-5. A wall clock may be set back, so that a later request has the start of a former one. A request
-   begins its exchange anew. An answer or a grant that comes again belongs to the same exchange.
+5. A wall clock may be set back, and not every system has starts. So two requests may have one start
+   (`reused`): then an answer or a grant may belong to either, and neither is held to one of them.
 
 What is not done. An answer need not say to whose process it goes. Such an answer is joined to the
 grant with its broker id and start, and never to a request. Nothing is judged here.
@@ -68,6 +68,8 @@ class Exchange:
     """In the order in which they were told. More than one only if a request came twice."""
     granted: Cause | None = None
     """The first lease that the broker took from an answer to it."""
+    reused: bool = False
+    """Whether a later request of the process has the same start. `request` is the first one."""
 
     @property
     def answer(self) -> Answer | None:
@@ -86,12 +88,18 @@ class Exchanges:
     taking: set[str] = field(default_factory=set)
     """The processes that told of a grant."""
 
+    forgotten: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process of a broker -> the first and the last start of those heartbeats that are no longer
+    kept, though no grant had ended them: what is still told of them is believed."""
+
     def sent(self, event: Event, body: HeartbeatSent) -> Exchange:
         """A broker sends a heartbeat."""
         self.asking.add(event.process)
-        self.of.get(event.process, {}).pop(body.lease_start_ms, None)
         exchange = self._exchange(event.process, body.lease_start_ms)
-        exchange.request = Request(event.ref, event.at_ns)
+        if exchange.request is None:
+            exchange.request = Request(event.ref, event.at_ns)
+        else:
+            exchange.reused = True
         return exchange
 
     def answered(self, event: Event, body: HeartbeatAnswered) -> Exchange:
@@ -118,9 +126,27 @@ class Exchanges:
         found = known.get(start_ms)
         if found is None:
             while len(known) >= EXCHANGES_KEPT:
-                del known[next(iter(known))]
+                self._forget(process, next(iter(known)))
             found = known[start_ms] = Exchange()
         return found
+
+    def _forget(self, process: str, start_ms: int) -> None:
+        exchange = self.of[process].pop(start_ms)
+        # What its broker never sent would let a later one of these starts pass.
+        if exchange.granted is None and (exchange.request or process not in self.asking):
+            first, last = self.forgotten.get(process, (start_ms, start_ms))
+            self.forgotten[process] = min(first, start_ms), max(last, start_ms)
+
+    def is_forgotten(self, process: str, start_ms: int) -> bool:
+        """Whether a heartbeat with this start may be one of those that are no longer kept."""
+        first, last = self.forgotten.get(process, (0, -1))
+        return first <= start_ms <= last
+
+    def contradicts(self, exchange: Exchange, client: str, start_ms: int) -> bool:
+        """Whether a process tells of its requests, and did not send this one, which was
+        answered."""
+        told = exchange.request is not None or client not in self.asking
+        return not told and not self.is_forgotten(client, start_ms)
 
 
 def _unnamed(broker_id: int) -> str:

@@ -249,6 +249,7 @@ class _Leases:
     held: dict[str, _Held] = field(default_factory=dict)
     brokers: dict[int, _Watched] = field(default_factory=dict)
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    exchanges: Exchanges = field(default_factory=Exchanges)
     suspects: list[Deadline] = field(default_factory=list)
 
     def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
@@ -268,8 +269,9 @@ class _Leases:
 class LostLeaseIsFenced(Rule[_Leases]):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
     end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
-    its last accepted answer or its election. A controller whose term ends may have lost its
-    majority before, so that a whole lease more is allowed then."""
+    its last accepted answer or its election. An answer to a heartbeat that the broker did not send
+    counts for nothing. A controller whose term ends may have lost its majority before, so that a
+    whole lease more is allowed then."""
 
     clause = "QC-14"
     state = _Leases
@@ -277,6 +279,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
     @on(
         ControllerElected,
         ControllerResigned,
+        HeartbeatSent,
         HeartbeatAnswered,
         NodeStopped,
         BrokerDeleted,
@@ -288,7 +291,9 @@ class LostLeaseIsFenced(Rule[_Leases]):
     )
     def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
         match body:
-            case HeartbeatAnswered():
+            case HeartbeatSent():
+                state.exchanges.sent(event, body)
+            case HeartbeatAnswered(error="NONE"):
                 self._heartbeat(state, event, body)
             case LeaseGranted():
                 self._granted(state, event, body)
@@ -374,15 +379,23 @@ class LostLeaseIsFenced(Rule[_Leases]):
     # --------------------------------------------------------------------- the controller's side
 
     def _heartbeat(self, state: _Leases, event: Event, body: HeartbeatAnswered) -> None:
+        exchange = state.exchanges.answered(event, body)
         known = state.brokers.get(body.broker_id)
-        if body.error != "NONE" or event.process != state.controller or known is None:
+        if event.process != state.controller or known is None:
             return
         state.period_ns = body.lease_period_ms * MS
         self._overdue(state, known, body.broker_id, event)
+        # An accepted heartbeat begins the silence anew, by the controller's own word: it counts
+        # against the controller only if it then does nothing for too long. But one that the broker
+        # did not send is none.
+        if state.exchanges.contradicts(exchange, body.client, body.lease_start_ms):
+            return
+        # A request that came twice may be answered twice, but not for ever.
+        once = exchange.request is not None and not exchange.reused
+        if once and event.at_ns > exchange.answers[0].at_ns + state.period_ns:
+            return
         # A broker that shuts down sends no more heartbeats, and its record fences it.
         known.watched = known.watched and body.next_state != "SHUTDOWN"
-        # An accepted heartbeat begins the silence anew, by the controller's own word: it counts
-        # against the controller only if it then does nothing for too long.
         known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Findings:

@@ -334,6 +334,40 @@ def test_only_an_accepted_heartbeat_of_the_active_controller_renews_a_lease(
     assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("again_ms", "outcome"), [(LEASE_MS, Outcome.HOLDS), (LEASE_MS + 1, Outcome.VIOLATED)]
+)
+def test_a_request_may_be_answered_again_within_a_lease(again_ms: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    ask(h)
+    since_ns = watched(h)
+    die(h)
+    until(h, since_ns, again_ms)
+    answer(h)
+    until(h, since_ns, again_ms + LEASE_MS)
+    expire(h)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "outcome"), [(True, Outcome.HOLDS), (False, Outcome.VIOLATED)]
+)
+def test_a_request_that_is_no_longer_kept_may_still_be_answered(
+    forgotten: bool, outcome: Outcome
+) -> None:
+    """Another controller refuses the broker's connections at once, so that it asks again and again
+    while one request is held."""
+    h = HistoryBuilder()
+    since_ns = watched(h)
+    for start_ms in range(EXCHANGES_KEPT + 2):
+        ask(h, start_ms=1000 + start_ms)
+    until(h, since_ns, LEASE_MS)
+    answer(h, start_ms=1000 if forgotten else 999)
+    until(h, since_ns, 2 * LEASE_MS)
+    expire(h)
+    assert (verdict(h, "QC-14").verdict is Outcome.HOLDS) == forgotten
+
+
 def test_a_heartbeat_answered_before_any_record_of_the_broker_keeps_qc_14() -> None:
     h = HistoryBuilder()
     h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))

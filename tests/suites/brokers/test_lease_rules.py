@@ -33,6 +33,11 @@ from fencepost_kafka import (
     LeaseGranted,
 )
 
+
+def die(h: HistoryBuilder, process: str = BROKER) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=-9, signal=9, expected=True))
+
+
 # ------------------------------------------------------------------------------------------ QC-13
 
 
@@ -158,6 +163,54 @@ def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
     found = verdict(h, "QC-14").violations[0]
     assert found.evidence is Evidence.PEER
     assert stated(found, "process", "broker") == (ONE, "broker 1")
+
+
+def test_answers_to_heartbeats_that_nobody_sent_keep_no_broker_unfenced() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    active_broker(h)
+    heard = h.events()[3]
+    for start_ms in range(2000, 10_000, 2000):
+        if start_ms == 4000:
+            fence_itself(h)
+        answer(h.after(2000), start_ms=start_ms)
+    (found,) = verdict(h, "QC-14").violations
+    assert (found.evidence, found.because) == (Evidence.PEER, (heard.ref,))
+    assert stated(found, "process", "broker") == (ONE, "broker 1")
+
+
+def test_an_answer_told_again_and_again_keeps_no_broker_unfenced() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    active_broker(h)
+    for at in range(4):
+        answer(h.after(1500))
+        if at == 1:
+            fence_itself(h)
+    assert stated(verdict(h, "QC-14"), "process", "broker") == (ONE, "broker 1")
+
+
+@pytest.mark.parametrize("tells", ["nothing", "late", "killed", "one start"])
+def test_heartbeats_that_a_broker_may_have_sent_keep_it_unfenced(tells: str) -> None:
+    h = HistoryBuilder()
+    if tells != "nothing":
+        ask(h, start_ms=50)
+    active_broker(h)
+    for start_ms in range(2000, 10_000, 2000):
+        if tells == "one start":
+            # Its wall clock stands, or its system has no starts.
+            ask(h, start_ms=50)
+        elif tells != "nothing":
+            ask(h, start_ms=start_ms)
+        if tells == "killed":
+            die(h)
+        # The link holds the request for nearly as long as the broker waits for the next one.
+        answer(h.after(1900), start_ms=50 if tells == "one start" else start_ms)
+        if tells == "killed":
+            break
+        grant(h, start_ms=start_ms)
+    expire(h.after(LEASE_MS))
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
 
 
 def test_a_broker_made_active_again_without_having_been_fenced_breaks_qc_14() -> None:
