@@ -337,8 +337,13 @@ class LostLeaseIsFenced(Rule[_Leases]):
             self._outlived(state, event.process, held, event.at_ns, event.ref)
         held.broker_id = body.broker_id
         held.period_ns = state.period_ns = period_ns_of(body)
-        if body.ends_at_ns > held.ends_ns:
-            held.ends_ns, held.granted = body.ends_at_ns, event.ref
+        exchange = state.exchanges.granted(event, body)
+        ends_ns = body.ends_at_ns
+        if exchange.request is not None and not exchange.reused:
+            # Its own clock tells when the lease ends, but the lease began when it asked for it.
+            ends_ns = min(ends_ns, exchange.request.at_ns + held.period_ns)
+        if ends_ns > held.ends_ns:
+            held.ends_ns, held.granted = ends_ns, event.ref
 
     def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Findings:
         held = state.held.setdefault(event.process, _Held())

@@ -74,8 +74,15 @@ def answer(
     )
 
 
-def grant(h: HistoryBuilder, start_ms: int = 50, length_ms: int = LEASE_MS, epoch: int = 1) -> None:
-    ends_ns = h.now_ns + length_ms * MS
+def grant(
+    h: HistoryBuilder,
+    start_ms: int = 50,
+    length_ms: int = LEASE_MS,
+    epoch: int = 1,
+    late_ms: int = 0,
+) -> None:
+    """The broker takes an answer to what it sent that many milliseconds ago."""
+    ends_ns = h.now_ns + (length_ms - late_ms) * MS
     h.add(
         BROKER,
         LeaseGranted(

@@ -154,6 +154,38 @@ def test_a_broker_active_to_the_end_breaks_qc_14() -> None:
     assert verdict(h, "QC-14").violations[0].evidence is Evidence.SELF
 
 
+def test_a_lease_counted_from_its_answer_breaks_qc_14() -> None:
+    """The answer came late, and the broker counts from when it got it."""
+    h = HistoryBuilder()
+    ask(h)
+    active_broker(h.after(1200))
+    fence_itself(h.after(LEASE_MS))
+    (found,) = verdict(h, "QC-14").violations
+    assert stated(found, "process", "after_ns") == (BROKER, 1_206_000_000)
+
+
+@pytest.mark.parametrize("given", ["from its request", "nothing of requests", "one start"])
+def test_a_broker_that_fences_itself_a_period_after_its_request_keeps_qc_14(given: str) -> None:
+    h = HistoryBuilder()
+    if given != "nothing of requests":
+        ask(h)
+    if given == "one start":
+        ask(h.after(1200))
+    active_broker(h.after(300))
+    fence_itself(h.after(LEASE_MS))
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
+def test_a_stall_between_a_request_and_its_answer_leaves_the_end_of_the_lease_undecided() -> None:
+    h = HistoryBuilder()
+    ask(h)
+    h.after(1200)
+    h.add(BROKER, Stalled(stalled_ns=1100 * MS))
+    active_broker(h)
+    fence_itself(h.after(LEASE_MS))
+    assert verdict(h, "QC-14").verdict is Outcome.UNKNOWN
+
+
 def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
     h = HistoryBuilder()
     active_broker(h)
@@ -204,12 +236,15 @@ def test_heartbeats_that_a_broker_may_have_sent_keep_it_unfenced(tells: str) -> 
             ask(h, start_ms=start_ms)
         if tells == "killed":
             die(h)
-        # The link holds the request for nearly as long as the broker waits for the next one.
-        answer(h.after(1900), start_ms=50 if tells == "one start" else start_ms)
+        # The link holds the request for nearly half of the lease.
+        answer(h.after(1300), start_ms=50 if tells == "one start" else start_ms)
         if tells == "killed":
             break
-        grant(h, start_ms=start_ms)
-    expire(h.after(LEASE_MS))
+        grant(h, start_ms=start_ms, late_ms=1302)
+    h.after(LEASE_MS - 1302)
+    if tells != "killed":
+        fence_itself(h)
+    expire(h.after(1302))
     assert verdict(h, "QC-14").verdict is Outcome.HOLDS
 
 
