@@ -59,6 +59,15 @@ class Answer(Struct, frozen=True):
     body: HeartbeatAnswered
 
 
+@final
+class Grant(Struct, frozen=True):
+    """A lease that a broker took from an answer."""
+
+    at: Cause
+    at_ns: int
+    controller_epoch: int
+
+
 @dataclass(slots=True)
 class Exchange:
     """One heartbeat of one process, as each of its two sides has told it so far."""
@@ -66,10 +75,22 @@ class Exchange:
     request: Request | None = None
     answers: tuple[Answer, ...] = ()
     """In the order in which they were told. More than one only if a request came twice."""
-    granted: Cause | None = None
+    grant: Grant | None = None
     """The first lease that the broker took from an answer to it."""
     reused: bool = False
     """Whether a later request of the process has the same start. `request` is the first one."""
+
+    def ends_by_ns(self, ends_ns: int, period_ns: int, *, by_answers: bool) -> int:
+        """When a lease ends that was taken from it, by its broker's own clock at `ends_ns`: not
+        later than a period after the request. If no request is told, and the controllers are asked,
+        then not later than a period after the last answer."""
+        if self.reused:
+            return ends_ns
+        if self.request is not None:
+            return min(ends_ns, self.request.at_ns + period_ns)
+        if self.answers and by_answers:
+            return min(ends_ns, self.answers[-1].at_ns + period_ns)
+        return ends_ns
 
     @property
     def answer(self) -> Answer | None:
@@ -85,6 +106,8 @@ class Exchanges:
     """process of a broker -> start of the lease in milliseconds -> heartbeat."""
     asking: set[str] = field(default_factory=set)
     """The processes that told of a request."""
+    answering: set[str] = field(default_factory=set)
+    """The processes that told of an answer which accepts a heartbeat."""
     taking: set[str] = field(default_factory=set)
     """The processes that told of a grant."""
 
@@ -103,7 +126,8 @@ class Exchanges:
         return exchange
 
     def answered(self, event: Event, body: HeartbeatAnswered) -> Exchange:
-        """A controller answers a heartbeat."""
+        """A controller accepts a heartbeat. Refusals are not kept: no lease is taken from one."""
+        self.answering.add(event.process)
         client = body.client or _unnamed(body.broker_id)
         exchange = self._exchange(client, body.lease_start_ms)
         answer = Answer(event.ref, event.at_ns, event.process, body)
@@ -115,7 +139,8 @@ class Exchanges:
         """A broker takes an answer."""
         self.taking.add(event.process)
         exchange = self._exchange(event.process, body.lease_start_ms)
-        exchange.granted = exchange.granted or event.ref
+        if exchange.grant is None:
+            exchange.grant = Grant(event.ref, event.at_ns, body.controller_epoch)
         unnamed = self.of.get(_unnamed(body.broker_id), {}).get(body.lease_start_ms)
         if unnamed is not None and not exchange.answers:
             exchange.answers = unnamed.answers
@@ -133,7 +158,7 @@ class Exchanges:
     def _forget(self, process: str, start_ms: int) -> None:
         exchange = self.of[process].pop(start_ms)
         # What its broker never sent would let a later one of these starts pass.
-        if exchange.granted is None and (exchange.request or process not in self.asking):
+        if exchange.grant is None and (exchange.request or process not in self.asking):
             first, last = self.forgotten.get(process, (start_ms, start_ms))
             self.forgotten[process] = min(first, start_ms), max(last, start_ms)
 
@@ -147,6 +172,14 @@ class Exchanges:
         answered."""
         told = exchange.request is not None or client not in self.asking
         return not told and not self.is_forgotten(client, start_ms)
+
+    def is_borne_out(self, exchange: Exchange, client: str, start_ms: int) -> bool:
+        """Whether a controller gave the lease that a process took, as far as is known by now."""
+        return bool(exchange.answers) or self.is_forgotten(client, start_ms)
+
+    def may_be_unnamed(self, broker_id: int) -> bool:
+        """Whether a controller answered this broker id without naming the process."""
+        return _unnamed(broker_id) in self.of
 
 
 def _unnamed(broker_id: int) -> str:

@@ -6,6 +6,7 @@ the process it depends on stalled for more than a tenth of the lease.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -19,6 +20,7 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Finding,
     Findings,
     NodeStopped,
     ProcessExited,
@@ -43,8 +45,11 @@ from fencepost_kafka import (
     LeaseGranted,
     broker_of,
 )
-from fencepost_suites.brokers.exchanges import Exchanges
+from fencepost_suites.brokers.exchanges import Exchange, Exchanges
 from fencepost_suites.common.keys import by_broker
+
+DOUBTED_KEPT = 16
+"""How many grants of a process are kept to which no answer is known."""
 
 
 def period_ns_of(body: LeaseGranted) -> int:
@@ -177,7 +182,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         exchange = state.exchanges.granted(event, body)
         length = body.lease_end_ms - body.lease_start_ms
         request, answer = exchange.request, exchange.answer
-        if exchange.granted != event.ref:
+        if exchange.grant is None or exchange.grant.at != event.ref:
             return NOTHING
         because: tuple[Cause, ...] = ()
         if answer is not None:
@@ -218,8 +223,16 @@ class _Held:
     broker_id: int = -1
     active: bool = False
     ends_ns: int = 0
+    """By all grants that the process told of."""
     period_ns: int = 0
     granted: Cause | None = None
+    proven_ns: int = 0
+    """The end of the lease by those grants alone that a controller answered."""
+    proven: Cause | None = None
+    doubted: list[Exchange] = field(default_factory=list)
+    """The later grants, to which no answer is known yet."""
+    accused: bool = False
+    """Whether it is found already that the process acts by doubted grants."""
 
 
 @dataclass(slots=True)
@@ -250,7 +263,14 @@ class _Leases:
     brokers: dict[int, _Watched] = field(default_factory=dict)
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     exchanges: Exchanges = field(default_factory=Exchanges)
+    terms: dict[int, str] = field(default_factory=dict)
+    """controller epoch -> the process that was elected."""
+    spoke: dict[str, int] = field(default_factory=dict)
+    """process that was elected -> the time of its last event."""
+    ended: set[str] = field(default_factory=set)
     suspects: list[Deadline] = field(default_factory=list)
+    doubtful: list[tuple[Deadline, int, tuple[Exchange, ...]]] = field(default_factory=list)
+    """What is wrong only if nobody answered these heartbeats of a broker id."""
 
     def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
         """A broker that its controller has not fenced until this time, unless that stood still."""
@@ -270,8 +290,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
     end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
     its last accepted answer or its election. An answer to a heartbeat that the broker did not send
-    counts for nothing. A controller whose term ends may have lost its majority before, so that a
-    whole lease more is allowed then."""
+    counts for nothing, and neither does a grant that no controller gave. A controller whose term
+    ends may have lost its majority before, so that a whole lease more is allowed then."""
 
     clause = "QC-14"
     state = _Leases
@@ -290,6 +310,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
         ProcessExited,
     )
     def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
+        if event.process in state.spoke:
+            state.spoke[event.process] = event.at_ns
         match body:
             case HeartbeatSent():
                 state.exchanges.sent(event, body)
@@ -315,6 +337,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
             case ControllerElected() if body.epoch > state.epoch:
                 self._vacant(state, event)
                 state.controller, state.epoch = event.process, body.epoch
+                state.terms[body.epoch], state.spoke[event.process] = event.process, event.at_ns
                 for known in state.brokers.values():
                     known.since_ns, known.beat = event.at_ns, event.ref
                     known.watched = not known.fenced
@@ -338,12 +361,17 @@ class LostLeaseIsFenced(Rule[_Leases]):
         held.broker_id = body.broker_id
         held.period_ns = state.period_ns = period_ns_of(body)
         exchange = state.exchanges.granted(event, body)
-        ends_ns = body.ends_at_ns
-        if exchange.request is not None and not exchange.reused:
-            # Its own clock tells when the lease ends, but the lease began when it asked for it.
-            ends_ns = min(ends_ns, exchange.request.at_ns + held.period_ns)
+        # Its own clock tells when the lease ends, but the lease began when it asked for it.
+        ends_ns = exchange.ends_by_ns(body.ends_at_ns, held.period_ns, by_answers=False)
         if ends_ns > held.ends_ns:
             held.ends_ns, held.granted = ends_ns, event.ref
+        if not state.exchanges.is_borne_out(exchange, event.process, body.lease_start_ms):
+            held.doubted = [*held.doubted[:DOUBTED_KEPT], exchange]
+            return
+        proven_ns = exchange.ends_by_ns(ends_ns, held.period_ns, by_answers=True)
+        if proven_ns > held.proven_ns:
+            held.proven_ns, held.proven = proven_ns, event.ref
+            held.doubted, held.accused = [], False
 
     def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Findings:
         held = state.held.setdefault(event.process, _Held())
@@ -354,10 +382,12 @@ class LostLeaseIsFenced(Rule[_Leases]):
             return NOTHING
         return (Exercised(event.ref, Evidence.SELF),)
 
-    @staticmethod
-    def _outlived(state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None) -> bool:
+    def _outlived(
+        self, state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None
+    ) -> bool:
         """Whether a process was active for too long past the end of its lease."""
         over_ns = at_ns - held.ends_ns
+        self._forged(state, process, held, at_ns, at)
         # A tenth for a busy machine, which lets a process run late; an idle one needs far less.
         if held.granted is None or over_ns <= held.period_ns // 10 + 100 * MS:
             return False
@@ -380,6 +410,51 @@ class LostLeaseIsFenced(Rule[_Leases]):
         )
         state.suspects.append(late)
         return True
+
+    @staticmethod
+    def _forged(state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None) -> None:
+        """Whether a process was active for too long past the end of the last lease that a
+        controller gave it. It took others, so that nobody knows before the end of the run."""
+        # An answer may be told after the grant. Then its lease is not looked at again.
+        if any(one.answers for one in held.doubted):
+            held.proven, held.doubted = None, []
+        doubted = tuple(held.doubted)
+        over_ns = at_ns - held.proven_ns
+        late = over_ns > held.period_ns // 10 + 100 * MS
+        if held.accused or held.proven is None or not (doubted and late):
+            return
+        held.accused = True
+        taken = doubted[0].grant
+        assert taken is not None
+        broken = violated(
+            at or taken.at,
+            Evidence.PEER,
+            "{process} was active {after_ns} after the end of the last lease that a controller "
+            "gave it",
+            (held.proven, taken.at),
+            process=process_scope(process),
+            after_ns=over_ns,
+            broker=broker_of(held.broker_id),
+        )
+        start_ns = held.proven_ns - held.period_ns
+        deadline = Deadline(
+            broken, (process,), start_ns, at_ns, bound_ns=held.period_ns, due_ns=held.proven_ns
+        )
+        state.doubtful.append((deadline, held.broker_id, doubted))
+
+    @staticmethod
+    def _given(state: _Leases, taken: Exchange, broker_id: int) -> bool | None:
+        """Whether a controller may have given a lease to which no answer is recorded; None: nobody
+        can tell."""
+        assert taken.grant is not None
+        controller = state.terms.get(taken.grant.controller_epoch)
+        if controller is None or state.exchanges.may_be_unnamed(broker_id):
+            return None
+        if controller not in state.exchanges.answering:
+            return True  # it tells of no answer at all
+        # It may have been killed between its answer and the record of it.
+        recorded = state.spoke[controller] > taken.grant.at_ns or controller not in state.ended
+        return False if recorded else None
 
     # --------------------------------------------------------------------- the controller's side
 
@@ -457,6 +532,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
 
     def _gone(self, state: _Leases, event: Event, process: str) -> None:
         state.held.pop(process, None)
+        state.ended.add(process)
         if process == state.controller:
             self._vacant(state, event)
 
@@ -478,4 +554,16 @@ class LostLeaseIsFenced(Rule[_Leases]):
                     since_ns=silent_ns,
                 )
                 state.unfenced(known, broken, end.ended_at_ns)
-        return judged(state.suspects, end)
+        return [*judged(state.suspects, end), *self._doubted(state, end)]
+
+    def _doubted(self, state: _Leases, end: RunEnd) -> Iterator[Finding]:
+        """The processes that acted by grants which no controller gave."""
+        for late, broker_id, taken in state.doubtful:
+            given = {self._given(state, one, broker_id) for one in taken}
+            if any(one.answers for one in taken) or True in given:
+                continue
+            if given == {False}:
+                yield from judged((late,), end)
+            else:
+                why = f"{late.violated.message}; but who gave it another one is not known"
+                yield Undecided(why, late.violated.at)

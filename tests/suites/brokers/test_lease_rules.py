@@ -186,6 +186,74 @@ def test_a_stall_between_a_request_and_its_answer_leaves_the_end_of_the_lease_un
     assert verdict(h, "QC-14").verdict is Outcome.UNKNOWN
 
 
+def forge(h: HistoryBuilder, epoch: int = 1) -> None:
+    """The broker goes on for 8 s by leases that nobody answered, and then fences itself."""
+    for start_ms in range(2000, 10_000, 2000):
+        grant(h.after(2000), start_ms=start_ms, epoch=epoch)
+    fence_itself(h)
+
+
+def test_a_broker_that_goes_on_by_leases_which_no_controller_gave_breaks_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    given = h.events()[3]
+    expire(h)
+    forge(h)
+    (found,) = verdict(h, "QC-14").violations
+    forged = [e for e in h.events() if isinstance(e.body, LeaseGranted)][1]
+    assert (found.evidence, found.because) == (Evidence.PEER, (given.ref, forged.ref))
+    assert stated(found, "process", "broker") == (BROKER, "broker 1")
+    assert verdict(h, "QC-14", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_leases_whose_answers_are_told_later_keep_qc_14() -> None:
+    """A node may record an answer once it is sent."""
+    h = HistoryBuilder()
+    active_broker(h)
+    for start_ms in range(2000, 10_000, 2000):
+        grant(h.after(1500), start_ms=start_ms)
+        answer(h, start_ms=start_ms)
+    h.after(500)
+    grant(h, start_ms=10_000)
+    fence_itself(h.after(1000))
+    answer(h, start_ms=10_000)
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
+def test_leases_of_a_controller_that_tells_of_no_answer_keep_qc_14() -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    expire(h)
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    forge(h, epoch=2)
+    assert verdict(h, "QC-14").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("unknown", "outcome"),
+    [
+        ("killed", Outcome.UNKNOWN),
+        ("killed later", Outcome.VIOLATED),
+        ("term", Outcome.UNKNOWN),
+        ("client", Outcome.UNKNOWN),
+    ],
+)
+def test_who_gave_a_lease_without_an_answer_may_not_be_known(
+    unknown: str, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    expire(h)
+    if unknown == "client":
+        answer(h, start_ms=7, client="")
+    forge(h, epoch=3 if unknown == "term" else 1)
+    if unknown == "killed later":
+        answer(h, start_ms=7, client="broker-2#1")
+    if unknown.startswith("killed"):
+        die(h, ONE)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
 def test_a_silent_broker_left_unfenced_breaks_qc_14() -> None:
     h = HistoryBuilder()
     active_broker(h)
@@ -228,16 +296,15 @@ def test_heartbeats_that_a_broker_may_have_sent_keep_it_unfenced(tells: str) -> 
     if tells != "nothing":
         ask(h, start_ms=50)
     active_broker(h)
-    for start_ms in range(2000, 10_000, 2000):
-        if tells == "one start":
-            # Its wall clock stands, or its system has no starts.
-            ask(h, start_ms=50)
-        elif tells != "nothing":
+    for at in range(2000, 10_000, 2000):
+        # Its wall clock stands, or its system has no starts.
+        start_ms = 50 if tells == "one start" else at
+        if tells != "nothing":
             ask(h, start_ms=start_ms)
         if tells == "killed":
             die(h)
         # The link holds the request for nearly half of the lease.
-        answer(h.after(1300), start_ms=50 if tells == "one start" else start_ms)
+        answer(h.after(1300), start_ms=start_ms)
         if tells == "killed":
             break
         grant(h, start_ms=start_ms, late_ms=1302)
