@@ -58,6 +58,11 @@ class Answer(Struct, frozen=True):
     by: str
     body: HeartbeatAnswered
 
+    @property
+    def lets_be_active(self) -> bool:
+        """Whether it lets the broker be active: by the word of a controller that was active."""
+        return self.body.active and self.body.next_state == "ACTIVE"
+
 
 @final
 class Grant(Struct, frozen=True):

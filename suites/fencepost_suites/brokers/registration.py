@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
 from fencepost import (
     NOTHING,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -18,7 +19,10 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     Rule,
+    RunEnd,
+    Undecided,
     Violated,
+    judged,
     on,
     process_scope,
     violated,
@@ -33,21 +37,31 @@ from fencepost_kafka import (
     MetadataCommitted,
     broker_of,
 )
+from fencepost_suites.brokers.exchanges import Exchange, Exchanges
 from fencepost_suites.common.keys import by_broker, by_process
+
+TAKEN_KEPT: Final = 3
+"""How many heartbeats are kept beside the newest one, for what it is that made a process active."""
 
 
 @dataclass(slots=True)
 class _Allowed:
     """The evidence that one process was allowed to become active since it was last fenced."""
 
+    exchanges: Exchanges = field(default_factory=Exchanges)
     by_controller: bool = False
-    by_answer: bool = False
+    taken: tuple[Exchange, ...] = ()
+    """The last heartbeats from whose answers the process took a lease that lets it be active."""
+    doubtful: list[tuple[Deadline, tuple[Exchange, ...]]] = field(default_factory=list)
+    """What is wrong only if no answer to these heartbeats had allowed it."""
 
 
 @final
 class ActiveOnlyWhenTold(Rule[_Allowed]):
     """QC-16. The controller's evidence is its answer to this process; the broker's is the answer
-    that it received."""
+    that it received. Both are about one heartbeat: an answer that the broker did not take lets it
+    do nothing, and neither does one by which the active controller told it something else. A
+    process that tells of no grant is believed by its controller's word."""
 
     clause = "QC-16"
     keys = staticmethod(by_process)
@@ -56,30 +70,63 @@ class ActiveOnlyWhenTold(Rule[_Allowed]):
     @on(HeartbeatAnswered, LeaseGranted, BrokerStateChanged)
     def step(self, state: _Allowed, event: Event, body: Struct) -> Findings:
         match body:
-            case HeartbeatAnswered(error="NONE", next_state="ACTIVE"):
-                state.by_controller = True
-            case LeaseGranted(next_state="ACTIVE"):
-                state.by_answer = True
+            case HeartbeatAnswered(error="NONE"):
+                state.exchanges.answered(event, body)
+                state.by_controller = state.by_controller or body.next_state == "ACTIVE"
+            case LeaseGranted():
+                taken = state.exchanges.granted(event, body)
+                if body.next_state == "ACTIVE":
+                    state.taken = (*state.taken[-TAKEN_KEPT:], taken)
             case BrokerStateChanged(new="ACTIVE"):
-                if state.by_controller:
-                    return (Exercised(event.ref, Evidence.PEER),)
-                if state.by_answer:
-                    return (Exercised(event.ref, Evidence.SELF),)
-                broken = violated(
-                    event.ref,
-                    Evidence.PEER,
-                    "{process} went from {former_state} to ACTIVE ({reason}) though no heartbeat "
-                    "answer had allowed it since it was last fenced",
-                    process=process_scope(event.process),
-                    former_state=body.old,
-                    reason=body.reason,
-                    broker=broker_of(body.broker_id),
-                )
-                return (broken,)
+                return self._active(state, event, body)
             # Any other state takes the permission away: each activity needs an answer of its own.
             case BrokerStateChanged():
-                state.by_controller = state.by_answer = False
+                state.by_controller, state.taken = False, ()
         return NOTHING
+
+    @staticmethod
+    def _active(state: _Allowed, event: Event, body: BrokerStateChanged) -> Findings:
+        told = event.process in state.exchanges.taking
+        answers = [answer for one in state.taken for answer in one.answers]
+        if state.by_controller and not told:
+            return (Exercised(event.ref, Evidence.PEER),)
+        # A controller that answered this process nothing tells of no answers.
+        if any(one.lets_be_active for one in answers) or (
+            state.taken and not state.exchanges.answering
+        ):
+            by = Evidence.PEER if state.by_controller else Evidence.SELF
+            return (Exercised(event.ref, by),)
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} went from {former_state} to ACTIVE ({reason}) though no heartbeat "
+            "answer had allowed it since it was last fenced",
+            tuple(one.at for one in answers),
+            process=process_scope(event.process),
+            former_state=body.old,
+            reason=body.reason,
+            broker=broker_of(body.broker_id),
+        )
+        if not state.taken and not state.by_controller:
+            return (broken,)
+        late = Deadline(broken, (), event.at_ns, event.at_ns, bound_ns=1)
+        state.doubtful.append((late, state.taken))
+        return NOTHING
+
+    def end(self, state: _Allowed, end: RunEnd) -> Findings:
+        return [finding for one in state.doubtful for finding in self._judged(*one, end)]
+
+    @staticmethod
+    def _judged(late: Deadline, taken: tuple[Exchange, ...], end: RunEnd) -> Findings:
+        answers = [answer for one in taken for answer in one.answers]
+        # An answer may be recorded once it is sent, and so after the broker took it.
+        if any(one.lets_be_active for one in answers):
+            return (Exercised(late.violated.at, Evidence.PEER),)
+        if answers or not taken:
+            return judged((late,), end)
+        # It told of an answer, and its controller may have been killed before it recorded it.
+        why = f"{late.violated.message}; but who gave it the lease that it took is not known"
+        return (Undecided(why, late.violated.at),)
 
 
 _MOVES = frozenset(

@@ -19,7 +19,13 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
 
 
-def grant(h: HistoryBuilder, process: str, next_state: str = "ACTIVE", epoch: int = 5) -> None:
+def grant(
+    h: HistoryBuilder,
+    process: str,
+    next_state: str = "ACTIVE",
+    epoch: int = 5,
+    start_ms: int = 0,
+) -> None:
     ends_ns = h.now_ns + LEASE_MS * 1_000_000
     h.add(
         process,
@@ -27,8 +33,8 @@ def grant(h: HistoryBuilder, process: str, next_state: str = "ACTIVE", epoch: in
             broker_id=1,
             broker_epoch=epoch,
             next_state=next_state,
-            lease_start_ms=0,
-            lease_end_ms=LEASE_MS,
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + LEASE_MS,
             ends_at_ns=ends_ns,
             controller_epoch=1,
         ),

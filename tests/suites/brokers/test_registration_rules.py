@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.suites.brokers.registration_histories import (
     CONTROLLER,
@@ -30,6 +32,8 @@ def answer(
     request_epoch: int = 5,
     incarnation: str = "old",
     error: str = "NONE",
+    start_ms: int = 0,
+    active: bool = True,
 ) -> None:
     h.add(
         CONTROLLER,
@@ -41,12 +45,12 @@ def answer(
             broker_epoch=5,
             error=error,
             next_state=next_state,
-            lease_start_ms=0,
-            lease_end_ms=LEASE_MS,
+            lease_start_ms=start_ms,
+            lease_end_ms=start_ms + LEASE_MS,
             lease_period_ms=LEASE_MS,
             controller_epoch=1,
             active_controller=101,
-            active=True,
+            active=active,
         ),
     )
 
@@ -90,6 +94,80 @@ def test_an_answer_in_flight_while_it_was_fenced_keeps_qc_16() -> None:
     grant(h, OLD)
     change(h, "FENCED", "ACTIVE")
     assert verdict(h, "QC-16").evidence is Evidence.SELF
+
+
+def registered(h: HistoryBuilder) -> None:
+    """A broker that is fenced, and tells of the leases that it takes."""
+    answer(h, OLD, next_state="FENCED", request_epoch=-1)
+    grant(h, OLD, next_state="FENCED")
+    change(h, "INITIAL", "FENCED")
+
+
+def test_an_answer_that_the_broker_did_not_take_does_not_keep_qc_16() -> None:
+    h = HistoryBuilder()
+    registered(h)
+    answer(h, OLD, start_ms=50)
+    change(h, "FENCED", "ACTIVE")
+    assert stated(verdict(h, "QC-16"), "process", "former_state") == (OLD, "FENCED")
+    # The grant may be among what is lost.
+    assert verdict(h, "QC-16", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("told", [{"next_state": "FENCED"}, {"active": False}])
+def test_a_lease_that_says_more_than_its_answer_does_not_keep_qc_16(told: dict[str, Any]) -> None:
+    h = HistoryBuilder()
+    registered(h)
+    answer(h, OLD, start_ms=7)  # to a heartbeat whose answer was lost
+    answer(h, OLD, start_ms=50, **told)
+    grant(h, OLD, start_ms=50)
+    change(h, "FENCED", "ACTIVE")
+    (found,) = verdict(h, "QC-16").violations
+    assert (found.evidence, found.because) == (Evidence.PEER, (h.events()[4].ref,))
+
+
+@pytest.mark.parametrize("order", ["twice", "late", "the one before", "after it was fenced"])
+def test_a_lease_whose_answer_lets_the_broker_be_active_keeps_qc_16(order: str) -> None:
+    h = HistoryBuilder()
+    registered(h)
+    if order == "twice":
+        # The request came again, and the broker had caught up by then.
+        answer(h, OLD, start_ms=50, next_state="FENCED")
+    if order == "after it was fenced":
+        change(h, "ACTIVE", "FENCED")
+    if order != "late":
+        answer(h, OLD, start_ms=50)
+    grant(h, OLD, start_ms=50)
+    if order == "the one before":
+        answer(h, OLD, start_ms=60, next_state="FENCED")
+        grant(h, OLD, start_ms=60)
+    change(h, "FENCED", "ACTIVE")
+    if order == "late":
+        answer(h, OLD, start_ms=50)
+    assert verdict(h, "QC-16").verdict is Outcome.HOLDS
+
+
+def test_the_first_lease_of_a_broker_whose_answer_is_not_recorded_leaves_qc_16_undecided() -> None:
+    """The controller may have been killed before it recorded its answer."""
+    h = HistoryBuilder()
+    registered(h)
+    grant(h, OLD, start_ms=50)
+    change(h, "FENCED", "ACTIVE")
+    assert verdict(h, "QC-16").verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(("by_controller", "evidence"), [(True, "peer"), (False, "self")])
+def test_who_tells_of_no_answer_or_of_no_grant_keeps_qc_16(
+    by_controller: bool, evidence: str
+) -> None:
+    h = HistoryBuilder()
+    change(h, "INITIAL", "FENCED")
+    if by_controller:
+        answer(h, OLD)
+    else:
+        grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    found = verdict(h, "QC-16")
+    assert (found.verdict, found.evidence) == (Outcome.HOLDS, evidence)
 
 
 def test_qc_16_is_undecided_in_a_history_cut_short() -> None:
