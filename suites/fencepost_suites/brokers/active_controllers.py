@@ -90,7 +90,17 @@ class _Terms:
     resigned: dict[int, Cause] = field(default_factory=dict)
     """epoch -> the resignation without a majority, until a successor is elected."""
     processes: dict[int, str] = field(default_factory=dict)
+    """epoch -> the process that was elected in it last."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """process -> the epoch in which it was elected last."""
     suspects: list[Deadline] = field(default_factory=list)
+
+    def term_of(self, process: str, epoch: int) -> int:
+        """The epoch in which a process renewed a lease, if it names this one: a controller that was
+        elected acts by its own election, and cannot have the epoch of another one."""
+        if self.processes.get(epoch) == process:
+            return epoch
+        return self.newest.get(process, epoch)
 
     def successor_of(self, epoch: int) -> tuple[int, Cause] | None:
         """When the first controller of a later epoch was elected."""
@@ -103,7 +113,7 @@ class IsolatedControllerResigns(Rule[_Terms]):
     """QC-36. A successor treats every lease as running for one full period from its election. So
     no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
     broker's evidence is the lease it holds; the controller's is that it still accepts
-    heartbeats."""
+    heartbeats, in whatever epoch it says that it does."""
 
     clause = "QC-36"
     state = _Terms
@@ -114,6 +124,7 @@ class IsolatedControllerResigns(Rule[_Terms]):
             case ControllerElected():
                 state.elected.setdefault(body.epoch, (event.at_ns, event.ref))
                 state.processes[body.epoch] = event.process
+                state.newest[event.process] = body.epoch
                 before = [epoch for epoch in state.resigned if epoch < body.epoch]
                 for epoch in before:
                     del state.resigned[epoch]
@@ -129,8 +140,9 @@ class IsolatedControllerResigns(Rule[_Terms]):
 
     @staticmethod
     def _renewed(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
-        state.renewed.add(body.controller_epoch)
-        successor = state.successor_of(body.controller_epoch)
+        epoch = state.term_of(event.process, body.controller_epoch)
+        state.renewed.add(epoch)
+        successor = state.successor_of(epoch)
         period_ns = body.lease_period_ms * MS
         if successor is None or event.at_ns <= successor[0] + period_ns // 10:
             return
@@ -142,7 +154,7 @@ class IsolatedControllerResigns(Rule[_Terms]):
             (successor[1],),
             process=process_scope(event.process),
             client=process_scope(body.client),
-            epoch=body.controller_epoch,
+            epoch=epoch,
             after_ns=event.at_ns - successor[0],
             broker=broker_of(body.broker_id),
         )

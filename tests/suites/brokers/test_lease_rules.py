@@ -527,6 +527,29 @@ def test_a_controller_that_goes_on_renewing_breaks_qc_36() -> None:
     assert verdict(h, "QC-36").violations[0].evidence is Evidence.SELF
 
 
+def test_a_controller_that_goes_on_in_its_successors_name_breaks_qc_36() -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.after(400)
+    answer(h, epoch=2)
+    found = verdict(h, "QC-36").violations[0]
+    assert stated(found, "process", "epoch") == (ONE, 1)
+
+
+@pytest.mark.parametrize("who", ["the successor", "elected again", "never elected", "in time"])
+def test_a_controller_that_renews_in_the_newest_epoch_keeps_qc_36(who: str) -> None:
+    h = HistoryBuilder()
+    isolated(h)
+    h.add(TWO, ControllerElected(epoch=2, log_end=6, last_epoch=1))
+    h.after(200 if who == "in time" else 400)
+    if who == "elected again":
+        h.add(ONE, ControllerElected(epoch=3, log_end=7, last_epoch=2))
+    process = {"the successor": TWO, "never elected": "controller-3#1"}.get(who, ONE)
+    answer(h, process=process, epoch=3 if who == "elected again" else 2)
+    assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
+
+
 def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
     h = HistoryBuilder()
     isolated(h)
