@@ -16,11 +16,15 @@ from fencepost import (
     Evidence,
     Exercised,
     Findings,
+    NodeStarted,
+    ProcessExited,
+    ProcessSpawned,
     Rule,
     RunEnd,
     judged,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -29,6 +33,7 @@ from fencepost_kafka import (
     HeartbeatAnswered,
     HeartbeatRefused,
     LeaseGranted,
+    QuorumLearned,
     broker_of,
 )
 from fencepost_suites.brokers.leases import period_ns_of
@@ -81,6 +86,66 @@ class OnlyActiveControllerAnswers(Rule[_Active]):
 
 
 @dataclass(slots=True)
+class _Voters:
+    """The voters of a quorum that never changes, and since when a majority of them is dead.
+
+    The harness tells who runs, so that no node's word is needed. A voter of which no process was
+    ever seen counts as alive, and so does a process that was started and may still hang. If two
+    nodes ever take different controllers for the quorum, nothing is known from then on: voters are
+    added and removed, and nobody but the leader knows when that counts.
+    """
+
+    voters: frozenset[int] | None = None
+    known: bool = True
+    slots: dict[int, set[str]] = field(default_factory=dict)
+    """node id -> the slots whose processes had it."""
+    alive: dict[str, set[str]] = field(default_factory=dict)
+    """slot -> its processes that run."""
+    dead: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """slot without a process -> when its last one ended, and that event."""
+
+    def take(self, event: Event, body: Struct) -> None:
+        """Applies an event."""
+        match body:
+            case QuorumLearned():
+                voters = frozenset(body.voters)
+                self.known = self.known and self.voters in (None, voters)
+                self.voters = voters
+            case ProcessSpawned():
+                self._runs(body.started, body.node_id)
+            case NodeStarted():
+                self._runs(event.process, body.node_id)
+            case ProcessExited():
+                slot = slot_of(body.ended)
+                running = self.alive.get(slot, set())
+                running.discard(body.ended)
+                if not running:
+                    self.dead[slot] = event.at_ns, event.ref
+
+    def _runs(self, process: str, node_id: int) -> None:
+        slot = slot_of(process)
+        self.slots.setdefault(node_id, set()).add(slot)
+        self.alive.setdefault(slot, set()).add(process)
+        self.dead.pop(slot, None)
+
+    def no_majority_since(self) -> tuple[int, Cause] | None:
+        """When the last voter died that was needed for a majority, and its end; None if a majority
+        may be alive."""
+        if not (self.known and self.voters):
+            return None
+        deaths: list[tuple[int, Cause]] = []
+        for voter in self.voters:
+            slots = self.slots.get(voter, set())
+            if slots and slots <= self.dead.keys():
+                # A second process with its id may run in another slot: it died with the last.
+                deaths.append(max((self.dead[slot] for slot in slots), key=lambda one: one[0]))
+        deaths.sort(key=lambda one: one[0])
+        # Of three voters, the second death is the one that matters; of four, the second, too.
+        needed = (len(self.voters) + 1) // 2
+        return deaths[needed - 1] if len(deaths) >= needed else None
+
+
+@dataclass(slots=True)
 class _Terms:
     """The controllers that were elected, resigned without a majority, and renewed leases."""
 
@@ -93,6 +158,9 @@ class _Terms:
     """epoch -> the process that was elected in it last."""
     newest: dict[str, int] = field(default_factory=dict)
     """process -> the epoch in which it was elected last."""
+    voters: _Voters = field(default_factory=_Voters)
+    alone: set[tuple[str, Cause]] = field(default_factory=set)
+    """The controllers that are found to go on without a majority, each with the end of it."""
     suspects: list[Deadline] = field(default_factory=list)
 
     def term_of(self, process: str, epoch: int) -> int:
@@ -113,10 +181,19 @@ class IsolatedControllerResigns(Rule[_Terms]):
     """QC-36. A successor treats every lease as running for one full period from its election. So
     no lease granted in an earlier epoch may end later than that, plus a tenth of the lease. The
     broker's evidence is the lease it holds; the controller's is that it still accepts
-    heartbeats, in whatever epoch it says that it does."""
+    heartbeats, in whatever epoch it says that it does.
+
+    Without a successor, a controller that has lost a majority of the voters must have noticed it by
+    the time at which one could have fenced its brokers. Two leases are allowed from the death of
+    the last voter that was needed."""
 
     clause = "QC-36"
     state = _Terms
+
+    @on(QuorumLearned, ProcessSpawned, NodeStarted, ProcessExited)
+    def _voters(self, state: _Terms, event: Event, body: Struct) -> Findings:
+        state.voters.take(event, body)
+        return NOTHING
 
     @on(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted)
     def step(self, state: _Terms, event: Event, body: Struct) -> Findings:
@@ -134,6 +211,7 @@ class IsolatedControllerResigns(Rule[_Terms]):
                 state.resigned[body.epoch] = event.ref
             case HeartbeatAnswered(error="NONE", active=True):
                 self._renewed(state, event, body)
+                self._alone(state, event, body)
             case LeaseGranted():
                 self._granted(state, event, body)
         return NOTHING
@@ -163,6 +241,30 @@ class IsolatedControllerResigns(Rule[_Terms]):
         from_ns = successor[0] - period_ns
         state.suspects.append(
             Deadline(broken, (event.process,), from_ns, event.at_ns, period_ns, omission=False)
+        )
+
+    @staticmethod
+    def _alone(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
+        lost = state.voters.no_majority_since()
+        period_ns = body.lease_period_ms * MS
+        if lost is None or event.at_ns <= lost[0] + 2 * period_ns:
+            return
+        if (event.process, lost[1]) in state.alone:
+            return
+        state.alone.add((event.process, lost[1]))
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} still renewed the lease of {client} {after_ns} after a majority of the "
+            "voters had ended",
+            (lost[1],),
+            process=process_scope(event.process),
+            client=process_scope(body.client),
+            after_ns=event.at_ns - lost[0],
+            broker=broker_of(body.broker_id),
+        )
+        state.suspects.append(
+            Deadline(broken, (event.process,), lost[0], event.at_ns, period_ns, omission=False)
         )
 
     @staticmethod

@@ -115,7 +115,6 @@ class Exchanges:
     """The processes that told of an answer which accepts a heartbeat."""
     taking: set[str] = field(default_factory=set)
     """The processes that told of a grant."""
-
     forgotten: dict[str, tuple[int, int]] = field(default_factory=dict)
     """process of a broker -> the first and the last start of those heartbeats that are no longer
     kept, though no grant had ended them: what is still told of them is believed."""

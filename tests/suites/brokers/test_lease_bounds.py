@@ -21,7 +21,7 @@ from tests.suites.brokers.lease_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, NodeStopped, ProcessExited, Stalled
+from fencepost import Evidence, NodeStarted, NodeStopped, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -30,6 +30,7 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     LeaseExpired,
+    QuorumLearned,
 )
 from fencepost_suites.brokers.exchanges import EXCHANGES_KEPT
 
@@ -468,6 +469,23 @@ def test_a_tenth_of_the_lease_is_allowed_for_a_controller_to_notice_its_successo
         h.after(after_ms - 1)
         renewal(h)
         assert verdict(h, "QC-36").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "outcome"),
+    [(2 * LEASE_MS, Outcome.NOT_EXERCISED), (2 * LEASE_MS + 1, Outcome.VIOLATED)],
+)
+def test_two_leases_are_allowed_for_a_controller_to_notice_that_its_majority_is_dead(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    for process, node in ((ONE, 101), (TWO, 102)):
+        h.add(process, NodeStarted(role="controller", node_id=node))
+    h.add(ONE, QuorumLearned(voters=(101, 102), endpoints=(), bootstrap=()))
+    isolated(h)
+    die(h, TWO)
+    answer(h.after(after_ms - 1))
+    assert verdict(h, "QC-36").verdict is outcome
 
 
 def test_a_stall_of_the_controller_that_granted_a_lease_leaves_qc_36_undecided() -> None:

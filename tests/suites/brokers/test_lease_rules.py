@@ -21,7 +21,7 @@ from tests.suites.brokers.lease_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, ProcessExited, Stalled
+from fencepost import Evidence, NodeStarted, ProcessExited, ProcessSpawned, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -31,6 +31,7 @@ from fencepost_kafka import (
     HeartbeatRefused,
     LeaseExpired,
     LeaseGranted,
+    QuorumLearned,
 )
 
 
@@ -548,6 +549,75 @@ def test_a_controller_that_renews_in_the_newest_epoch_keeps_qc_36(who: str) -> N
     process = {"the successor": TWO, "never elected": "controller-3#1"}.get(who, ONE)
     answer(h, process=process, epoch=3 if who == "elected again" else 2)
     assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
+
+
+THREE = "controller-3#1"
+VOTERS = (101, 102, 103)
+
+
+def quorum(h: HistoryBuilder, seen: tuple[str, ...] = (ONE, TWO, THREE)) -> None:
+    """Three voters, of which these processes were seen to start."""
+    for process in seen:
+        node = VOTERS[(ONE, TWO, THREE).index(process)]
+        h.add(process, NodeStarted(role="controller", node_id=node))
+        learn(h, process)
+
+
+def learn(h: HistoryBuilder, process: str, voters: tuple[int, ...] = VOTERS) -> None:
+    h.add(process, QuorumLearned(voters=voters, endpoints=(), bootstrap=()))
+
+
+def test_a_controller_that_goes_on_without_any_other_voter_breaks_qc_36() -> None:
+    h = HistoryBuilder()
+    quorum(h)
+    isolated(h)
+    die(h, TWO)
+    die(h, THREE)
+    ended = h.events()[-1].ref
+    for start_ms in range(6000, 16_000, 2000):
+        answer(h.after(2000), start_ms=start_ms)
+    (found,) = verdict(h, "QC-36").violations
+    assert (found.evidence, found.because) == (Evidence.SELF, (ended,))
+    assert stated(found, "process", "after_ns") == (ONE, 6_003_000_000)
+
+
+@pytest.mark.parametrize(
+    "alive", ["one more", "started again", "spawned", "never seen", "voters changed", "duplicate"]
+)
+def test_where_a_majority_may_be_alive_a_controller_may_go_on(alive: str) -> None:
+    h = HistoryBuilder()
+    quorum(h, seen=(ONE, TWO) if alive == "never seen" else (ONE, TWO, THREE))
+    isolated(h)
+    if alive == "voters changed":
+        learn(h, ONE, voters=(101, 102))
+    if alive == "duplicate":
+        h.add("controller-3-duplicate#1", NodeStarted(role="controller", node_id=103))
+    die(h, TWO)
+    if alive not in ("one more", "never seen"):
+        die(h, THREE)
+    if alive == "started again":
+        h.add("controller-3#2", NodeStarted(role="controller", node_id=103))
+    if alive == "spawned":
+        h.add(
+            "harness",
+            ProcessSpawned(
+                started="controller-3#2", slot="controller-3", role="controller", node_id=0, pid=9
+            ),
+        )
+    answer(h.after(60_000), start_ms=7)
+    assert verdict(h, "QC-36").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_stall_of_a_controller_without_a_majority_leaves_qc_36_undecided() -> None:
+    h = HistoryBuilder()
+    quorum(h)
+    isolated(h)
+    die(h, TWO)
+    die(h, THREE)
+    h.after(6000)
+    h.add(ONE, Stalled(stalled_ns=5000 * MS))
+    answer(h, start_ms=7)
+    assert verdict(h, "QC-36").verdict is Outcome.UNKNOWN
 
 
 def test_a_controller_that_resigns_before_its_successor_keeps_qc_36() -> None:
