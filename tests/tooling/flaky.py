@@ -11,8 +11,6 @@ none runs again.
 The next session runs even if tests failed, so that their failures hide no others. A session that
 was interrupted, or could not import its tests, is the last one.
 
-Words NAME=VALUE before the arguments of a session are variables of its environment, as for env(1).
-
 COMMAND names the caller. The limit of three includes the flaky tests of other commands, which are
 printed again too, so the last lines of `.ci/run` name all of them. The very last line is
 `N passed, N failed`, and `, N skipped` if any were.
@@ -21,13 +19,11 @@ printed again too, so the last lines of `.ci/run` name all of them. The very las
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import final
 
@@ -38,7 +34,6 @@ from outcomes import Outcome, Session
 LIMIT = 3
 FOLDER = Path(".fencepost")
 FILE = "flaky.json"
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*=")
 _TESTS_FAILED = 1
 """Pytest's exit code if a test failed and nothing else went wrong."""
 
@@ -110,10 +105,7 @@ def seeded(arguments: Sequence[str]) -> Sequence[str]:
 def pytest(arguments: Sequence[str]) -> int:
     """Runs pytest in a process of its own, and passes SIGTERM on to it; its exit code."""
     program = Path(sys.executable).with_name("pytest")
-    variables = list(takewhile(VARIABLE.match, arguments))
-    environment = os.environ | dict(one.split("=", 1) for one in variables)
-    words = arguments[len(variables) :]
-    with subprocess.Popen([program, *words], env=environment) as running:
+    with subprocess.Popen([program, *arguments]) as running:
         signal.signal(signal.SIGTERM, lambda *_: running.terminate())
         while True:
             try:

@@ -1,4 +1,5 @@
-"""A pytest plugin: the markers `real` and `tool`, for tests that start processes, and `slow`.
+"""A pytest plugin: the markers `real` and `tool`, for tests that start processes, `slow` and
+`nightly`.
 
 * `real`: processes run beside the test, such as the nodes of a cluster. The kernel schedules them,
   so the outcome can depend on timing.
@@ -6,7 +7,8 @@
   does not depend on timing.
 
 A test without either is pure, or simulated: it runs in its own process alone. One that keeps a
-processor busy for long is marked `slow`: `./dev test --fast` leaves it out.
+processor busy for long is marked `slow`: `./dev test --fast` leaves it out. What takes long and
+breaks seldom is marked `nightly`: `./dev test --all` alone runs it.
 
 A test is marked by `@pytest.mark.real`, or by `pytestmark` in its module. It is also real if one of
 its fixtures requests the fixture `real`, or if it has a run of Fencepost on a runtime other than
@@ -56,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "real: processes run beside the test, so its outcome can depend on timing",
         "tool: the test runs a program to its end; its outcome does not depend on timing",
         "slow: a search, or a random schedule, that keeps a processor busy for long",
+        "nightly: it takes long, and what it holds breaks seldom",
     ):
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(_Check(), "tooling-check")

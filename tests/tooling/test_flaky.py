@@ -187,13 +187,6 @@ def test_sessions_are_counted_as_one_and_a_failed_one_hides_no_other(
 
 
 @pytest.mark.tool
-def test_a_session_has_variables_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = ("FAILS_0=9", "-k", "race", "--", "-k", "race")
-    code, lines = run(project, monkeypatch, *sessions)
-    assert (code, lines[-1]) == (1, "7 passed, 1 failed")
-
-
-@pytest.mark.tool
 def test_nothing_runs_again_unless_it_is_asked_for(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
