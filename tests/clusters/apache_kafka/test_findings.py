@@ -6,7 +6,6 @@ import gzip
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.judge import judge
+from fencepost.judging.known_findings import bearing_on
 from fencepost.judging.verdicts import Broken, Judgement, Outcome, Verdict
 from fencepost.model.clock import SECOND
 from fencepost.plugins.manager import Plugins, load
@@ -70,11 +70,27 @@ def folder_of(finding: KnownFinding, path: Path) -> RunFolder:
     return RunFolder(path)
 
 
+Shown = Callable[[KnownFinding], tuple[Judgement, RunEnd]]
+
+
+@pytest.fixture(scope="module")
+def shown(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """The verdicts of the run that is kept with a finding; made once for each run, since several
+    findings may share it."""
+    made: dict[str, tuple[Judgement, RunEnd]] = {}
+
+    def of(finding: KnownFinding) -> tuple[Judgement, RunEnd]:
+        if finding.history not in made:
+            folder = folder_of(finding, tmp_path_factory.mktemp("finding") / "run")
+            made[finding.history] = judge_folder(folder, plugins.promises)
+        return made[finding.history]
+
+    return of
+
+
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
-def test_the_history_of_a_finding_shows_it(
-    finding: KnownFinding, plugins: Plugins, tmp_path: Path
-) -> None:
-    judgement, end = judge_folder(folder_of(finding, tmp_path / "run"), plugins.promises)
+def test_the_history_of_a_finding_shows_it(finding: KnownFinding, shown: Shown) -> None:
+    judgement, end = shown(finding)
     assert end.complete is (finding.history not in CUT_SHORT)
     violated = set(judgement.of(Outcome.VIOLATED))
     assert set(finding.clauses) <= violated
@@ -92,17 +108,18 @@ def judged(plugins: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Judged
     """The verdicts of a finding's history before any is known, and its events; each made once."""
     promises = plugins.promises
     codec = Codec(promises.kinds)
+    made: dict[str, tuple[Judgement, Sequence[Event]]] = {}
 
-    @cache
-    def of(name: str) -> tuple[Judgement, Sequence[Event]]:
-        finding = next(one for one in known_findings() if one.id == name)
-        folder = folder_of(finding, tmp_path_factory.mktemp("finding") / "run")
-        reading = merge.read(folder, codec)
-        plane = promises.plane(finding.system)
-        judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
-        return judgement, list(merge.read(folder, codec))
+    def of(finding: KnownFinding) -> tuple[Judgement, Sequence[Event]]:
+        if finding.history not in made:
+            folder = folder_of(finding, tmp_path_factory.mktemp("finding") / "run")
+            reading = merge.read(folder, codec)
+            plane = promises.plane(finding.system)
+            judgement = judge(reading, promises.rules, promises.clauses, lambda: reading.end, plane)
+            made[finding.history] = judgement, list(merge.read(folder, codec))
+        return made[finding.history]
 
-    return lambda finding: of(finding.id)
+    return of
 
 
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
@@ -362,17 +379,29 @@ def test_another_failure_is_new(
     assert clause in attributed(others, [finding], changed).broken
 
 
+def other_release(finding: KnownFinding) -> str:
+    """One in which no run has shown the finding, tried or not."""
+    return next((one.version for one in reversed(finding.seen) if not one.runs), "9.9.9")
+
+
 @pytest.mark.parametrize("finding", known_findings(), ids=lambda one: one.id)
 def test_it_is_new_in_a_release_that_no_run_showed_it_in(
-    finding: KnownFinding, plugins: Plugins, tmp_path: Path
+    finding: KnownFinding, judged: Judged
 ) -> None:
-    """Findings are of some releases, so in another one such a violation is new, tried or not."""
+    """Findings are of some releases, so in another one such a violation is new."""
+    judgement, events = judged(finding)
+    versions = {finding.system: other_release(finding)}
+    there = bearing_on(known_findings(), finding.system, versions)
+    assert set(finding.clauses) <= set(attributed(judgement, there, events).broken)
+
+
+def test_the_release_of_a_run_is_that_of_its_folder(plugins: Plugins, tmp_path: Path) -> None:
+    finding = of_id("no-check-quorum")
     folder = folder_of(finding, tmp_path / "run")
     info = folder.info()
     recorded = info.versions.get(finding.system) or info.system.partition("@")[2]
-    other = next((one.version for one in reversed(finding.seen) if not one.runs), "9.9.9")
     text = (folder.path / "run.json").read_text()
-    (folder.path / "run.json").write_text(text.replace(recorded, other))
+    (folder.path / "run.json").write_text(text.replace(recorded, other_release(finding)))
     judgement, _ = judge_folder(folder, plugins.promises)
     assert set(finding.clauses) <= set(judgement.broken)
 
