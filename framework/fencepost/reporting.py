@@ -56,11 +56,13 @@ from fencepost.model.text import docstring, printable
 from fencepost.plugins.manager import Plugins, load
 from fencepost.plugins.reports import (
     ANY_ENGINE,
+    ClauseCount,
     Engine,
     Following,
     ReportedRun,
     ReportRequest,
     ReportUpdate,
+    counted,
 )
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "MOST_JSON_BYTES",
     "AuthorityRow",
     "Broken",
+    "ClauseCount",
     "DensityRow",
     "Effect",
     "Engine",
@@ -109,6 +112,7 @@ __all__ = [
     "changes_authority",
     "check_extra",
     "copied",
+    "counted",
     "digest_of_package",
     "docstring",
     "event_files",

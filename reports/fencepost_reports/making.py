@@ -23,10 +23,10 @@ import msgspec
 from msgspec import Struct, structs, to_builtins
 
 from fencepost import FencepostError, RunEnd, UsageError
-from fencepost.reporting import Outcome, Promises, ReportedRun, digest_of_package
+from fencepost.reporting import ClauseCount, Outcome, Promises, ReportedRun, digest_of_package
 from fencepost_reports import places
 from fencepost_reports.one_run.run import RunSource, run_tables
-from fencepost_reports.one_run.tables import RunSummary, RunTables
+from fencepost_reports.one_run.tables import RunSummary, RunTables, VerdictRow
 from fencepost_reports.pages.render import INDEX, run_pages
 
 RUNS = "tables/runs"
@@ -155,6 +155,7 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
         lacks=lacks if about.events else "it has no events",
         stalled=about.stalled,
         in_part=about.in_part,
+        counts={one.clause: _count(one) for one in tables.verdicts if one.applies},
     )
     return RunSummary(
         outcome=outcome,
@@ -163,6 +164,16 @@ def summary(tables: RunTables, row: str, page: str) -> RunSummary:
         about=structs.replace(about, slots=(), damage=()),
         faults=len(tables.faults),
         verdicts={one.clause: one.verdict for one in tables.verdicts if one.applies},
+    )
+
+
+def _count(row: VerdictRow) -> ClauseCount:
+    undecided = row.verdict == Outcome.UNKNOWN
+    return ClauseCount(
+        exercised=row.exercised,
+        excused=row.excused,
+        undecided=int(undecided),
+        why=(row.reason,) if row.reason and (row.excused or undecided) else (),
     )
 
 

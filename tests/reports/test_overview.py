@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from fencepost import Clause
-from fencepost.reporting import Promises
+from fencepost.reporting import ClauseCount, Promises
 from fencepost_reports.making import summary
 from fencepost_reports.one_run.failures import VIOLATIONS
 from fencepost_reports.one_run.run import RunSource, run_tables
@@ -47,6 +47,32 @@ def with_test(one: RunSummary, test: str) -> RunSummary:
 
 def seen(*runs: RunSummary, before: Last | None = None) -> Overview:
     return overview(runs, {}, before)
+
+
+def test_what_was_excused_more_often_than_exercised_is_listed_first(one: RunSummary) -> None:
+    def counting(name: str, **counts: ClauseCount) -> RunSummary:
+        base = run(one, name, **dict.fromkeys("ABCD", "holds"))
+        return structs.replace(base, outcome=structs.replace(base.outcome, counts=counts))
+
+    found = seen(
+        counting(
+            "first",
+            A=ClauseCount(exercised=5, excused=1, why=("a cut",)),
+            B=ClauseCount(exercised=1, excused=2, why=("a pause",)),
+            C=ClauseCount(exercised=7),
+        ),
+        counting(
+            "second",
+            A=ClauseCount(exercised=1),
+            B=ClauseCount(excused=1, why=("a cut",)),
+            D=ClauseCount(undecided=1, why=("a cut",)),
+        ),
+        counting("third", B=ClauseCount(excused=1, why=("a cut",))),
+    )
+    assert [clause.id for clause in found.not_judged] == ["B", "A", "D"]
+    assert found.not_judged[0].count == ClauseCount(
+        exercised=1, excused=4, why=("a cut", "a pause")
+    )
 
 
 def test_the_worst_clauses_and_the_runs_with_a_violation_come_first(one: RunSummary) -> None:

@@ -46,7 +46,7 @@ def plugins(
     asked = of_plugins or {f: made for f, made in loaded.faults.items() if f == name}
     faults = {f: _described(made) for f, made in sorted(asked.items())}
     promised = {c: one for of in chosen.values() for c, one in of.clauses.items()}
-    if name in loaded.clauses:
+    if name is not None and name in loaded.clauses:
         promised[name] = loaded.clauses[name]
     if json:
         offered = {p: _offered(one) for p, one in chosen.items()}

@@ -26,7 +26,14 @@ from fencepost.commands.terminal import (
 from fencepost.history.run_folder import system_of
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
 from fencepost.plugins.manager import Plugins
-from fencepost.plugins.reports import Engine, Following, ReportedRun, ReportRequest, ReportUpdate
+from fencepost.plugins.reports import (
+    Engine,
+    Following,
+    ReportedRun,
+    ReportRequest,
+    ReportUpdate,
+    counted,
+)
 
 _SEVERAL = 2
 """A report that follows a folder is over more than one run."""
@@ -115,7 +122,11 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
         for run in reported:
             _show(run)
     refused = {run.run: run.refused for run in reported if run.refused}
-    print_json({"report": page, "refused": refused}) if json else print_line(page)
+    if json:
+        counts = {clause: to_builtins(one) for clause, one in counted(reported).items()}
+        print_json({"report": page, "refused": refused, "clauses": counts})
+    else:
+        print_line(page)
     broken = sum(run.broken for run in reported)
     left_out = sum(bool(run.refused) for run in reported)
     lacking = sum(bool(run.lacks) for run in reported)

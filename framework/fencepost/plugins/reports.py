@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
 from msgspec import Struct
+
+
+class ClauseCount(Struct, frozen=True, kw_only=True):
+    """How often a run, or several, exercised a clause, and how often faults excused it; in how many
+    runs it is undecided; and `why` it was excused or undecided: sentences, the most frequent first.
+    """
+
+    exercised: int = 0
+    excused: int = 0
+    undecided: int = 0
+    why: tuple[str, ...] = ()
+
+    @property
+    def judged_seldom(self) -> bool:
+        """Whether it was excused more often than exercised."""
+        return self.excused > self.exercised
 
 
 class ReportedRun(Struct, frozen=True, kw_only=True):
@@ -29,6 +46,31 @@ class ReportedRun(Struct, frozen=True, kw_only=True):
     stalled: str = ""
     in_part: str = ""
     refused: str = ""
+    counts: Mapping[str, ClauseCount] = {}
+    """How often each clause that applies was exercised and excused."""
+
+
+WHY_KEPT = 3
+"""How many reasons of a clause are kept."""
+
+
+def counted(runs: Iterable[ReportedRun]) -> Mapping[str, ClauseCount]:
+    """The counts of all runs together, in the order of the clauses' ids."""
+    of_clauses: dict[str, list[ClauseCount]] = {}
+    for run in runs:
+        for clause, count in run.counts.items():
+            of_clauses.setdefault(clause, []).append(count)
+    return {clause: _together(counts) for clause, counts in sorted(of_clauses.items())}
+
+
+def _together(counts: Sequence[ClauseCount]) -> ClauseCount:
+    reasons = Counter(why for one in counts for why in one.why)
+    return ClauseCount(
+        exercised=sum(one.exercised for one in counts),
+        excused=sum(one.excused for one in counts),
+        undecided=sum(one.undecided for one in counts),
+        why=tuple(why for why, _ in reasons.most_common(WHY_KEPT)),
+    )
 
 
 @final

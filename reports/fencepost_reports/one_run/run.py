@@ -219,6 +219,7 @@ def _verdict(clause: str, verdict: Verdict) -> VerdictRow:
         violated=verdict.violated,
         known=verdict.known,
         follows=verdict.follows,
+        excused=verdict.excused,
     )
 
 

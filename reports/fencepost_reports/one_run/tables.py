@@ -89,6 +89,8 @@ class VerdictRow(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
     follows: str = ""
     """The violated clause because of which alone it is undecided."""
+    excused: int = 0
+    """How often a fault excused it; `reason` says which."""
 
     @property
     def applies(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
-from fencepost.reporting import Outcome
+from fencepost.reporting import ClauseCount, Outcome, counted
 from fencepost_reports.one_run.tables import RunSummary
 from fencepost_reports.places import file_name
 
@@ -71,6 +71,8 @@ class Clause:
     known: Sequence[RunSummary]
     """Those in which each violation of it is a known one."""
     new: bool
+    count: ClauseCount
+    """How often the runs exercised it, and how often faults excused it."""
 
     @property
     def violated(self) -> Sequence[RunSummary]:
@@ -110,6 +112,13 @@ class Overview:
     before: Last | None
     new_runs: int
 
+    @property
+    def not_judged(self) -> Sequence[Clause]:
+        """The clauses that faults excused, or that a run left undecided: those first that were
+        excused more often than exercised."""
+        some = [one for one in self.clauses if one.count.excused or one.count.undecided]
+        return sorted(some, key=lambda one: (not one.count.judged_seldom, one.id))
+
     def of(self, *verdicts: str) -> Sequence[Clause]:
         """The clauses whose worst verdict is one of these."""
         return [clause for clause in self.clauses if clause.worst in verdicts]
@@ -141,6 +150,7 @@ def _clauses(
     anew: dict[str, list[RunSummary]] = {}
     known: dict[str, list[RunSummary]] = {}
     known_in: Counter[tuple[str, Subject]] = Counter()
+    counted_in = counted(run.outcome for run in runs)
     for run in runs:
         subject = _subject(run)
         for clause, verdict in run.verdicts.items():
@@ -161,6 +171,7 @@ def _clauses(
             anew=anew.get(clause, ()),
             known=known.get(clause, ()),
             new=before is not None and clause in {*anew, *known} and clause not in before.violated,
+            count=counted_in.get(clause, ClauseCount()),
         )
         for clause, found in counts.items()
         if any(verdict != Outcome.NOT_APPLICABLE for one in found.values() for verdict in one)
