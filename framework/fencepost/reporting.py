@@ -3,6 +3,7 @@ history."""
 
 from __future__ import annotations
 
+from fencepost.events.names import CLIENTS
 from fencepost.events.traits import (
     changes_authority,
     has_concerns,
@@ -31,7 +32,6 @@ from fencepost.judging.folder import (
     judged_run,
 )
 from fencepost.judging.judge import OnFinding, judge
-from fencepost.judging.tables.fold import CLIENTS
 from fencepost.judging.tables.rows import (
     BINS,
     AuthorityRow,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from folded_tables import folded
 
 import fencepost_kafka as k
@@ -11,6 +12,7 @@ from fencepost import Event, Facts, NodeStarted, Scope, process_scope, slot_scop
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.causes import (
     ASIDE,
+    BEFORE,
     BETWEEN,
     BROKE,
     CONCERNED,
@@ -269,6 +271,36 @@ def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() 
         assert (found[0].position, found[0].how) == expected
         # Of several, any may be the cause.
         assert (LATER in {one.how for one in found}) is bool(unread)
+
+
+def test_what_a_process_lost_first_after_the_proof_is_the_cause_though_it_lost_it_again() -> None:
+    history = started()
+    history.add("clients/producer#1", ACKNOWLEDGED)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(2, 1))
+    first = len(history.events()) - 1
+    history.add("controller-1#1", led(1, 2))
+    history.add("controller-1#1", led(2, 3))
+    history.add("clients/reader#1", ACKNOWLEDGED)
+    reads, unread = frozenset({"client.produce_completed"}), frozenset({"metadata.partition"})
+    facts: Facts = {"partition": ORDERS, "server": slot_scope("broker-1")}
+    found = candidates(history.events(), facts, (proof,), reads, unread)
+    assert (found[0].position, found[0].how) == (first, BETWEEN)
+    assert found[1].how == LATER
+
+
+@pytest.mark.parametrize(("later_ms", "how"), [(2_000, BEFORE), (20_000, NOTHING)])
+def test_a_holder_that_was_deposed_right_before_the_proof_may_have_told_it(
+    later_ms: int, how: str
+) -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    history.after(later_ms).add("clients/producer#1", ACKNOWLEDGED)
+    proof = history.events()[-1]
+    history.after(20_000).add("clients/reader#1", ACKNOWLEDGED)
+    reads, unread = frozenset({"client.produce_completed"}), frozenset({"metadata.partition"})
+    found = candidates(history.events(), {"partition": ORDERS}, (proof,), reads, unread)
+    assert found[0].how == how
 
 
 def test_a_late_report_that_the_stated_server_has_it_is_no_loss_of_it() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+CLIENTS = "clients/"
+"""How the name of a client's process begins."""
 _SECOND = ("-duplicate", "-twin")
 """How the name of a slot ends whose process has the id of another slot's node; the last one is of
 older histories."""

@@ -32,7 +32,7 @@ from fencepost.events import (
     ProcessResumed,
     began_ns,
 )
-from fencepost.events.names import slot_of
+from fencepost.events.names import CLIENTS, slot_of
 from fencepost.events.traits import (
     OWN,
     Authority,
@@ -270,6 +270,8 @@ _MORE_TURNS = 2
 """How many turns are shown between the first and the last."""
 SHORTLY_NS = 15_000_000_000
 """How long before a turn a fault counts that may have moved it: a failure detector needs time."""
+_UNAWARE_NS = 5_000_000_000
+"""How long before the proof a turn is shown by which its holder may have been deposed."""
 ANEW_NS = 1_000_000_000
 """How long a process that was struck needs at least to be heard of again."""
 _FROM_ALL = 10
@@ -320,7 +322,12 @@ class _Turning:
         """`turns` are those that concern the violation, the newest first."""
         # Without a proof there is no beginning, and no turn can be told from an earlier one.
         first_ns = min((event.at_ns for event in because), default=0)
-        after = [event for event in reversed(turns) if because and event.at_ns > first_ns]
+        since_ns = first_ns
+        if all(event.process.startswith(CLIENTS) for event in because):
+            # What clients are told may come of a holder that does not know yet that it is deposed.
+            shortly = [e.at_ns for e in turns if 0 <= first_ns - e.at_ns <= _UNAWARE_NS]
+            since_ns = max(shortly, default=first_ns + 1) - 1
+        after = [event for event in reversed(turns) if because and event.at_ns > since_ns]
         # A proof that names a turn says which one it was: later ones have nothing to do with it.
         named = [event for event in after if event in because]
         after = [event for event in after if not named or event.at_ns <= named[-1].at_ns]
@@ -338,7 +345,8 @@ class _Turning:
         ]
         # The proof before the first turn is what the first holder wrote: only that can be lacking
         # later.
-        last_ns = max(event.at_ns for event in because if event.at_ns <= after[0].at_ns)
+        told = [event.at_ns for event in because if event.at_ns <= after[0].at_ns]
+        last_ns = max(told, default=first_ns)
         gained_ns = [0 if former is None else former.at_ns, *(event.at_ns for event in after)]
         decided_ns = max(event.at_ns for event in (after[-1], *because))
         faults = list(_faults(before))
@@ -562,7 +570,7 @@ def _reported(event: Event) -> Hashable | None:
     # two changes.
     if not changes or any(one.holder is not None or one.epoch < 0 for one in changes):
         return None
-    return event.kind, tuple((one.scope, one.change, one.epoch, one.node) for one in changes)
+    return tuple((one.scope, one.change, one.epoch, one.node) for one in changes)
 
 
 def _repeated(before: Sequence[Event]) -> set[Ref]:

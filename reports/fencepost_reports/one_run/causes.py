@@ -79,6 +79,7 @@ ASIDE = "the event that broke the promise also reports this, of processes that t
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
 GAVE_UP = "its holder gave it up, and had lost nothing before"
 BETWEEN = "what the proof shows came before this, and its rule reads of no authority"
+BEFORE = "it came shortly before what the proof shows: the former holder may have acted on"
 LATER = "it came after what the proof shows, too: of several losses, any may be the cause"
 UNPROVEN = "the rule proves the failure by other events, which report nothing of this"
 RESTARTED = "a process started anew and had it again, and the new one failed"
@@ -95,14 +96,15 @@ _SURE: Mapping[str, float] = {
     LOST: 0.75,
     BETWEEN: 0.6,
     LATER: 0.55,
+    BEFORE: 0.52,
     DECIDED: 0.3,
     GAVE_UP: 0.3,
     UNPROVEN: 0.25,
     RESTARTED: 0.2,
     ASIDE: 0.1,
 }
-"""How sure a reason is that does not depend on time. `BETWEEN` and `LATER` are estimates from
-runs of Redis: the rules that find planted defects read of authority. Below
+"""How sure a reason is that does not depend on time. `BETWEEN`, `LATER` and `BEFORE` are estimates
+from runs of Redis: the rules that find planted defects read of authority. Below
 `_NOTHING_SURE` a reason explains less than nothing does."""
 _CAUSES: Mapping[str, float] = {REGAINED: 0.2, TOOK: 0.2, CONCERNED: 0.05, WIDE: 0.02}
 """How often a loss with this reason is the cause. It is weighed against the chance that such a loss
@@ -113,6 +115,8 @@ _NOTHING_SURE = 0.5
 """How sure it is that no loss explains a failure: what is less sure comes after that."""
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
+SHORTLY_NS = 15_000_000_000
+"""How long a holder may act on that does not know that it is deposed."""
 _EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
 
 
@@ -224,9 +228,27 @@ class Failed:
     def follows(self, incident: Incident) -> bool:
         """Whether its proof begins before another took the authority, where its rules read of
         none."""
-        kinds = {row.kind for row in incident.rows}
-        began = min((position for position, _ in self.because), default=self.position)
-        return kinds <= self.unread and began < incident.first.position and not incident.by_itself
+        return self._turned(incident) and self._began[0] < incident.first.position
+
+    def shortly_follows(self, incident: Incident) -> bool:
+        """Whether its proof begins shortly after that."""
+        position, at_ns = self._began
+        last = incident.rows[-1]
+        return (
+            self._turned(incident)
+            and incident.first.position < position
+            and at_ns - last.at_ns <= SHORTLY_NS
+        )
+
+    def _turned(self, incident: Incident) -> bool:
+        """Whether another took the authority by it, of which the rules read nothing."""
+        return {row.kind for row in incident.rows} <= self.unread and not incident.by_itself
+
+    @property
+    def _began(self) -> tuple[int, int]:
+        """The position and the time of the first event of its proof."""
+        proof = ((position, event.at_ns) for position, event in self.because)
+        return min(proof, default=(self.position, self.at_ns))
 
     def reports(self, incident: Incident) -> bool:
         """Whether its own event reports what the incident brought about."""
@@ -285,12 +307,17 @@ class Causes:
         for scope in sorted(scopes):
             incidents = list(self._incidents(scope, failed))
             named = _named(scope, incidents, failed, parties)
-            # The first of them: whoever had it when the proof began lost it then.
             after = [i for i in incidents if failed.follows(i) and not _takes(i, failed, parties)]
+            # The first of them: whoever had it when the proof began lost it then. A process that
+            # took part may lose it again later; what the proof shows was lost the first time.
+            first = [i for i in after if _loses_it(i, failed, parties)][-1:] or after[-1:]
+            before = [i for i in incidents if failed.shortly_follows(i)][:1]
             for incident in incidents:
                 why = NAMED if incident in named else ""
                 if incident in after and not why:
-                    why = BETWEEN if incident is after[-1] else LATER
+                    why = BETWEEN if incident in first else LATER
+                elif incident in before and not why:
+                    why = BEFORE
                 made = self._candidate(incident, failed, parties, why)
                 found.setdefault((scope, made.position), made)
         how = NOTHING if self._scopes else UNSEEN
@@ -417,7 +444,7 @@ class Causes:
         if why == NAMED:
             return ITSELF if failed.loses(incident.first.scope) else NAMED
         former, taker = incident.first, incident.rows[-1]
-        lost = _party(former.former, former.former_node, parties, failed.stated)
+        lost = _loses_it(incident, failed, parties)
         took = (
             taker.change == Change.GAINED
             and not incident.by_itself
@@ -429,7 +456,7 @@ class Causes:
             return DECIDED if self._handed_over(incident, failed) else BROKE
         if broke and not lost:
             return ASIDE
-        if why and not (lost and not incident.regained):
+        if why == LATER or (why and not (lost and not incident.regained)):
             return why
         # Who took it had nothing to lose: where clients alone prove a failure, that stays weak.
         if failed.proves_without(incident) and (took or not failed.by_clients):
@@ -482,6 +509,12 @@ class Causes:
         return any(
             former.former_node not in self._nodes[name] for name in parties if name in self._nodes
         )
+
+
+def _loses_it(incident: Incident, failed: Failed, parties: Collection[str]) -> bool:
+    """Whether a process that took part lost it by that."""
+    first = incident.first
+    return _party(first.former, first.former_node, parties, failed.stated)
 
 
 def _takes(incident: Incident, failed: Failed, parties: Collection[str]) -> bool:

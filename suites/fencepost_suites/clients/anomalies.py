@@ -242,27 +242,36 @@ class Unseen(Rule[_Unseen]):
 
     def end(self, state: _Unseen, end: RunEnd) -> Findings:
         found: list[Finding] = []
-        for offset, (operation, at) in state.waiting.items():
-            if offset in state.before and state.read is not None:
-                broken = violated(
-                    state.read,
-                    CLIENT,
-                    "{operation}, acknowledged at offset {offset} of {partition}, was never seen: "
-                    "the partition was read up to {read_end}",
-                    (at.ref,),
-                    operation=operation,
-                    offset=offset,
-                    partition=Scope("partition", state.of),
-                    read_end=state.read_end,
-                    client=process_scope(at.process),
-                )
-                found.append(broken)
+        unseen = sorted(state.before & state.waiting.keys())
+        if unseen and state.read is not None:
+            found.append(_unseen(state, state.read, unseen))
         # Acknowledged after the last reading had asked: no reading could have returned them.
-        late = len(state.waiting) - len(found)
+        late = len(state.waiting) - len(unseen)
         if late:
             message = f"nothing of {state.of} was read after {late} writes had been acknowledged"
             found.append(Undecided(message, follows=RECOVERED))
         return found
+
+
+def _unseen(state: _Unseen, read: Cause, offsets: Sequence[int]) -> Violated:
+    """One violation for all the writes that the reading lacks: they disappeared together."""
+    (operation, first), (_, last) = state.waiting[offsets[0]], state.waiting[offsets[-1]]
+    others = f"; {len(offsets) - 1} more were not, up to offset {offsets[-1]}"
+    return violated(
+        read,
+        CLIENT,
+        "{operation}, acknowledged at offset {offset} of {partition}, was never seen: the "
+        "partition was read up to {read_end}{others}",
+        (first.ref,) if first is last else (first.ref, last.ref),
+        operation=operation,
+        offset=offsets[0],
+        partition=Scope("partition", state.of),
+        read_end=state.read_end,
+        client=process_scope(first.process),
+        others=others if len(offsets) > 1 else "",
+        unseen=len(offsets),
+        last_offset=offsets[-1],
+    )
 
 
 @dataclass(slots=True)

@@ -467,6 +467,56 @@ def test_a_gain_without_an_epoch_that_several_tell_is_one_turn() -> None:
     ]
 
 
+class Heard(Struct, frozen=True, tag="redis.heard"):
+    """A client hears a watcher name the master, which that watcher tells itself, too."""
+
+    node: str
+    epoch: int
+
+    def authority(self) -> tuple[Authority, ...]:
+        return (
+            Authority("master", Change.GAINED, self.epoch, holder=None, node=self.node, wide=True),
+        )
+
+    def sentence(self) -> str:
+        return f"heard of {self.node} in epoch {self.epoch}"
+
+
+def test_two_kinds_that_tell_of_one_gain_in_one_epoch_are_one_turn() -> None:
+    h = HistoryBuilder()
+    cluster(h)
+    h.add("sentinel-1#1", Promoted("redis 1", 1))
+    taken = h.add("clients/writer#1", Appended(7))
+    strike(h, "kill-1", "redis-1#1")
+    h.add("sentinel-1#1", Promoted("redis 2", 2))
+    h.add("clients/observer#1", Heard("redis 2", 2))
+    lines = why(h, h.add("clients/reader-1#1", Missed()), taken).lines()
+    assert any("promoted redis 2" in line for line in lines)
+    assert not any("heard of redis 2" in line for line in lines)
+
+
+@pytest.mark.parametrize(("later_ms", "explains"), [(2_000, True), (30_000, False)])
+def test_clients_may_be_told_something_by_a_holder_that_was_deposed_right_before(
+    later_ms: int, explains: bool
+) -> None:
+    """It was paused, did not know that another had become the master, and answered. What came long
+    after is told by the next holder."""
+    h = HistoryBuilder()
+    cluster(h)
+    h.add("sentinel-1#1", Promoted("redis 1", 1))
+    strike(h, "pause-1", "redis-1#1")
+    h.add("sentinel-1#1", Promoted("redis 2", 2))
+    h.after(later_ms)
+    told = h.add("clients/writer#1", Appended(7))
+    heal(h, "pause-1")
+    h.after(60_000)
+    strike(h, "kill-2", "redis-2#1")
+    h.add("sentinel-1#1", Promoted("redis 3", 3))
+    lines = why(h, h.add("clients/reader-1#1", Missed()), told).lines()
+    assert ("pause-1" in shown(lines)) is explains
+    assert "kill-2" in shown(lines)
+
+
 class Read(Struct, frozen=True, tag="redis.read"):
     """Of the list itself, and not of who holds it."""
 

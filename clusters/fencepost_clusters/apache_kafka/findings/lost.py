@@ -63,7 +63,7 @@ LOST_MESSAGES = Wake(
         Follows("RP-07", lacked),
         Follows("JEPSEN-inconsistent-offsets", span("offset", "last_offset")),
         Follows("JEPSEN-lost-write", span("offset", "last_offset")),
-        Follows("JEPSEN-unseen", number("offset")),
+        Follows("JEPSEN-unseen", span("offset", "last_offset")),
         Follows("JEPSEN-nonmonotonic-poll", number("other_offset"), of=_refused),
         Follows("JEPSEN-nonmonotonic-send", span("offset", "other_offset")),
         Follows("JEPSEN-G1c-realtime", span("offset", "other_offset")),

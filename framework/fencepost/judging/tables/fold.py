@@ -26,6 +26,7 @@ from fencepost.events import (
     TestEnded,
     TestStarted,
 )
+from fencepost.events.names import CLIENTS
 from fencepost.events.traits import changes_authority, tells_operations
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.event_formatter import sentence_of
@@ -36,8 +37,6 @@ from fencepost.judging.tables.operations import FailedFold, OperationsFold
 from fencepost.judging.tables.rows import OperationRow, PhaseRow, Sort, Tables, TestRow
 from fencepost.judging.tables.service import ServiceFold
 
-CLIENTS = "clients/"
-"""The beginning of the names of clients' processes."""
 SHOWN: frozenset[type[Struct]] = frozenset(
     (
         RunStarted,
