@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -54,10 +54,28 @@ def check_event_kind(kind: type[Struct], sample: Struct) -> None:
         assert "\n" not in words, f"the sentence of {name} has more than one line"
     if isinstance(sample, AuthorityChange):
         assert all(isinstance(one, Authority) for one in sample.authority()), name
+        _check_types(name, sample.authority())
     if isinstance(sample, OperationEvent):
         assert all(isinstance(one, Operation) for one in sample.client_operations()), name
+        _check_types(name, sample.client_operations())
     if isinstance(sample, Concerning):
         assert all(isinstance(scope, str) for scope in sample.concerns()), name
+
+
+def _check_types(name: str, values: Sequence[Authority] | Sequence[Operation]) -> None:
+    """Each field has the type that it is declared with: the judge and reports compare them."""
+    for one in values:
+        said = type(one).__name__
+        try:
+            again = msgspec.convert(msgspec.to_builtins(one), type(one))
+        except msgspec.ValidationError as error:
+            raise AssertionError(f"the {said} of {name} does not fit: {error}") from None
+        for field in fields(one):
+            is_type, wanted = type(getattr(one, field.name)), type(getattr(again, field.name))
+            assert is_type is wanted, (
+                f"{field.name} of the {said} of {name} is no {wanted.__name__}: "
+                f"{getattr(one, field.name)!r}"
+            )
 
 
 def findings_of(rule: Rule[Any], history: Sequence[Event], end: RunEnd) -> Sequence[Finding]:

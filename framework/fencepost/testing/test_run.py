@@ -67,9 +67,10 @@ def suite_of(system: System) -> str:
 
 
 def check_suite(system: System, plugins: Plugins, command: str) -> None:
-    """Raises UsageError for a system without tests of its own that makes no promise of the suites:
-    their tests would not fit it."""
-    promises = plugins.clauses_of(_PROMISES)
+    """Raises UsageError for a system without tests of its own that makes no promise of the suites'
+    documents: their tests would not fit it. A clause about a vocabulary, such as what clients of
+    any log expect, is no such promise."""
+    promises = [one for one in plugins.clauses_of(_PROMISES) if not one.vocabulary]
     if isinstance(system, HasSuite) or any(one.binds(system.plane) for one in promises):
         return
     raise UsageError(

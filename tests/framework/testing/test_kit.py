@@ -14,7 +14,9 @@ from msgspec import Struct
 from tests.kafka.test_sentences import made
 
 from fencepost import (
+    Authority,
     Cause,
+    Change,
     ClientFailed,
     ClientSpec,
     ClientStarted,
@@ -82,6 +84,23 @@ def test_a_kind_that_does_not_conform_is_named() -> None:
     with pytest.raises(AssertionError, match=r"the field inside of plugin\.nested is not flat"):
         kit.check_event_kind(Nested, Nested(((1,),)))
     assert len(FRAMEWORK_KINDS) > 10
+
+
+class Leading(Struct, frozen=True, tag="plugin.leading"):
+    epoch: int
+    as_text: bool
+
+    def authority(self) -> tuple[Authority, ...]:
+        change: Any = "gained" if self.as_text else Change.GAINED
+        epoch: Any = self.epoch if self.as_text else str(self.epoch)
+        return (Authority("master", change, epoch),)
+
+
+def test_a_change_of_authority_whose_fields_have_wrong_types_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"plugin\.leading does not fit: .*\$\.epoch"):
+        kit.check_event_kind(Leading, Leading(1, as_text=False))
+    with pytest.raises(AssertionError, match=r"change of the Authority .* is no Change: 'gained'"):
+        kit.check_event_kind(Leading, Leading(1, as_text=True))
 
 
 class Calm(Rule[None]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from fencepost import UsageError
+from fencepost import UsageError, hookimpl
 from fencepost.plugins.manager import load
 from fencepost.testing.test_run import check_suite
 from fencepost_clusters.reference.cluster import ReferenceQuorum
@@ -20,7 +21,10 @@ def test_every_system_that_comes_with_fencepost_has_a_suite() -> None:
 
 @pytest.mark.parametrize("command", ["run", "conformance"])
 def test_a_system_of_other_promises_has_no_suite(command: str) -> None:
-    lamps = replace(ReferenceQuorum(), name="acme/lamps", plane="lamps")
-    refusal = "there are no suites for acme/lamps: name your tests, such as `fencepost "
+    """What clients of any log expect binds it, since its clients record messages."""
+    logs = replace(ReferenceQuorum(), name="acme/logs", plane="logs")
+    plugins = load({"acme": SimpleNamespace(fencepost_systems=hookimpl(lambda: [logs]))})
+    assert plugins.clauses["JEPSEN-lost-write"].binds("logs")
+    refusal = "there are no suites for acme/logs: name your tests, such as `fencepost "
     with pytest.raises(UsageError, match=f"^{refusal}{command} tests`$"):
-        check_suite(lamps, load(), command)
+        check_suite(logs, plugins, command)
