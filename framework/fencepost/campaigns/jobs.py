@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from fencepost.model.errors import EnvironmentFailed
+from fencepost.plugins.raising import by_plugin
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -84,7 +85,8 @@ def _carry_out(action: Callable[[Item], Result], item: Item, to: Connection) -> 
             answer = pickle.dumps((True, action(item)))
         except Exception as error:
             try:
-                answer = pickle.dumps((False, error))
+                # Here, since an error is sent without its traceback.
+                answer = pickle.dumps((False, by_plugin(error) or error))
                 # Some errors can be pickled and not read again, such as those with a constructor of
                 # their own. Found here, the traceback can still be sent in place of the error.
                 pickle.loads(answer)

@@ -50,6 +50,7 @@ from fencepost.model.errors import (
 )
 from fencepost.model.machine import check_platform
 from fencepost.model.text import printable
+from fencepost.plugins.raising import by_plugin
 
 app = typer.Typer(
     help=(
@@ -132,7 +133,7 @@ def _main() -> int:
 
 def _unforeseen(error: BaseException) -> int:
     typer.echo(printable(traceback.format_exc()), err=True)
-    found = InternalError(f"{type(error).__name__}: {error}")
+    found = by_plugin(error) or InternalError(f"{type(error).__name__}: {error}")
     return _failed(str(found), found.exit_code)
 
 

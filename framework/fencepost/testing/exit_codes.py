@@ -26,6 +26,7 @@ from fencepost.model.errors import (
     FencepostError,
     Violation,
 )
+from fencepost.plugins.raising import by_plugin
 
 _WEIGHT = (EXIT_VIOLATED, EXIT_INTERNAL, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE)
 """Which of several failures decides: a violation before all others."""
@@ -65,6 +66,8 @@ def failure_of(item: pytest.Item, call: pytest.CallInfo[Any], *, violated: bool)
         code = EXIT_INCONCLUSIVE
     else:
         code = code_of(error, in_body)
+    if not isinstance(error, FencepostError | Violation) and code == EXIT_USAGE:
+        error = by_plugin(error) or error
     ours = isinstance(error, FencepostError | Violation)
     return Failure(
         code=code,
@@ -96,7 +99,8 @@ def code_of(error: BaseException, in_body: bool) -> int:
         return EXIT_VIOLATED if in_body else EXIT_ENVIRONMENT
     if isinstance(error, OSError) and disk_failure(error) is not None:
         return EXIT_ENVIRONMENT
-    return EXIT_INTERNAL
+    failed = by_plugin(error)
+    return EXIT_INTERNAL if failed is None else failed.exit_code
 
 
 def decisive(codes: Collection[int]) -> int:

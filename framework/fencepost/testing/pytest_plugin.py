@@ -34,6 +34,7 @@ from fencepost.model.errors import (
 from fencepost.model.system.shape import Shape
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
+from fencepost.plugins.raising import by_plugin
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
@@ -392,6 +393,8 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and failure is not None:
         if failure.code == EXIT_INTERNAL:
             lines.append(str(InternalError(call.excinfo.exconly())))
+        elif (failed := by_plugin(call.excinfo.value)) is not None and not failure.violated:
+            lines.append(str(failed))
         if failure.code == EXIT_INCONCLUSIVE and is_timeout(call.excinfo):
             lines.append(TIMED_OUT)
     if attempt.folder is not None:

@@ -24,6 +24,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.injection import network
 from fencepost.model.errors import PluginFailed
 from fencepost.plugins.manager import Plugins, load
+from fencepost.plugins.raising import by_plugin
 from fencepost.runs.run import Run, RunSpec
 from fencepost.runtimes.docker.pod_agent import Agent
 from fencepost.runtimes.docker.pods import PodProber, Pods
@@ -109,6 +110,46 @@ def test_whatever_a_plugin_raises_at_import_disables_it(tmp_path: Path, raises: 
 def test_an_interrupt_while_a_plugin_is_imported_is_one(tmp_path: Path) -> None:
     shown = fencepost(installed(tmp_path, slow="raise KeyboardInterrupt"), "plugins")
     assert shown.returncode == 130
+
+
+LANTERNS = """
+    from dataclasses import replace
+    from fencepost import hookimpl
+    from fencepost_clusters.reference.cluster import ReferenceQuorum
+
+    class Lanterns(ReferenceQuorum):
+        def missing(self, view, layout):
+            return view.no_such_attribute
+
+    @hookimpl
+    def fencepost_systems():
+        return [replace(Lanterns(), name="acme/lanterns")]
+"""
+WORDS = ("--system", "acme/lanterns", "--runtime", "simulated")
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize("words", [("run", "test_it.py"), ("soak", "--runs", "1")])
+def test_code_of_a_plugin_that_raises_in_a_run_is_named_with_its_place(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("test_it.py").write_text("def test_it(cluster): pass")
+    ended = fencepost(installed(tmp_path, lanterns=LANTERNS), *words, *WORDS)
+    assert ended.returncode == 2, ended.stderr
+    said = ended.stdout + ended.stderr
+    assert "code of the plugin lanterns raised AttributeError: " in said
+    assert "acme_lanterns.py, line 8, in missing" in said
+    assert "bug of Fencepost" not in said
+
+
+def test_what_fencepost_or_a_test_raises_is_no_fault_of_a_plugin(plugins: Plugins) -> None:
+    with pytest.raises(UsageError) as ours:
+        plugins.system("acme/none")
+    with pytest.raises(KeyError) as own:
+        _ = {}["prt"]
+    packages = {"acme": "acme"}
+    assert by_plugin(ours.value, packages) is by_plugin(own.value, packages) is None
 
 
 # ----------------------------------------------------------------------- a role that no slot has
