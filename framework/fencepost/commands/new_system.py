@@ -70,7 +70,9 @@ def check_name(name: str, system: str, loaded: Plugins) -> None:
     taken |= {system.partition("/")[0] for system in loaded.systems}
     taken |= {kind_name(kind).partition(".")[0] for kind in (*KINDS, *loaded.event_kinds)}
     if name in taken:
-        raise UsageError(f"'{name}' is the name of an installed module: take another name")
+        raise UsageError(
+            f"'{name}' is the name of an installed plugin, or of its system or events: take another"
+        )
 
 
 def write(name: str, system: str, folder: Path, *, program: bool = False) -> None:

@@ -17,6 +17,7 @@ from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
 from fencepost.events import ClientFailed, Event
+from fencepost.events.names import CLIENTS
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, PluginFailed, UsageError, Violation
@@ -168,10 +169,13 @@ def _conducted(
 
 
 def failed_clients(events: Iterable[Event]) -> Iterator[str]:
-    """A sentence for each client that worked no more since its library failed."""
+    """A sentence for each client that failed for good."""
     for event in events:
         if isinstance(event.body, ClientFailed) and event.body.fatal:
-            yield f"{event.process} worked no more, since its library failed: {event.body.error}"
+            # Of a client that ended without a word, the harness tells, and names it.
+            own = event.process.startswith(CLIENTS)
+            who = f"{event.process} failed, and worked no more: " if own else ""
+            yield f"{who}{event.body.error}"
 
 
 def conduct(

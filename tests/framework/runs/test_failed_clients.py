@@ -12,5 +12,5 @@ def test_a_client_whose_library_failed_is_named_and_others_are_not() -> None:
     history.add("clients/producer-1#1", ClientFailed(error="OUT_OF_ORDER: batch 7", fatal=True))
     history.add("clients/reader-1#1", ClientFailed(error="timed out", fatal=False))
     assert list(failed_clients(history.events())) == [
-        "clients/producer-1#1 worked no more, since its library failed: OUT_OF_ORDER: batch 7"
+        "clients/producer-1#1 failed, and worked no more: OUT_OF_ORDER: batch 7"
     ]

@@ -197,12 +197,15 @@ class AuthorityFold:
         """Applies a change that begins a state or ends one. Others leave the process in the state
         that it is in."""
         process = holder or self._reported(one)
-        if not process:
+        known = self._scopes.get(one.scope)
+        # A third party that began anew tells what it knew before: an epoch that is over.
+        stale = not holder and known is not None and 0 <= one.epoch < known.epoch
+        if not process or stale:
             return
         found = self._open.get((process, one.scope))
         if found is not None and found.state == one.state:
-            known = one.change == Change.NOTED and one.epoch < 0
-            if found.epoch == one.epoch or known:
+            noted_only = one.change == Change.NOTED and one.epoch < 0
+            if found.epoch == one.epoch or noted_only:
                 return
         noted = found.state if found is not None and not (found.reported or found.held) else ""
         self._close(process, one.scope, at_ns)

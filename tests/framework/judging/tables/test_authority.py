@@ -139,6 +139,22 @@ def test_a_third_party_gives_a_band_to_the_process_of_a_node_and_takes_it_by_the
     assert seven.to_ns == eight.from_ns
 
 
+def test_a_third_party_that_tells_of_a_former_epoch_gives_no_band() -> None:
+    """It began anew, and knew the holder of before."""
+    tables = made(
+        ("guard-7#1", f.NodeStarted(role="guard", node_id=7)),
+        ("guard-8#1", f.NodeStarted(role="guard", node_id=8)),
+        ("book", Held("x", 1, node="guard 7", state="inside")),
+        ("book", Held("x", 2, node="guard 8", state="inside")),
+        ("old book", Held("x", 1, node="guard 7", state="inside")),
+    )
+    assert [(span.process, span.epoch) for span in tables.spans] == [
+        ("guard-7#1", 1),
+        ("guard-8#1", 2),
+    ]
+    assert tables.spans[1].to_ns == END_NS
+
+
 def test_a_process_that_says_itself_that_it_holds_keeps_its_band_beside_a_reported_one() -> None:
     """Two that hold one thing at once: the one does not know of the other."""
     tables = made(
