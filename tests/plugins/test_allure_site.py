@@ -18,7 +18,7 @@ from tests import browser_bench
 
 from fencepost import cache_folder
 
-pytestmark = pytest.mark.tool
+pytestmark = [pytest.mark.tool, pytest.mark.nightly]
 pytest_plugins = ["pytester"]
 
 ALLURE = "3.18.0"

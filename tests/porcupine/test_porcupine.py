@@ -160,7 +160,13 @@ def test_both_find_a_healthy_cluster_sound(
 
 @pytest.mark.parametrize(
     "defect",
-    ["elects-outside-isr", "never-truncates", "serves-uncommitted", "acks-before-followers"],
+    [
+        "acks-before-followers",
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("elects-outside-isr", "never-truncates", "serves-uncommitted")
+        ),
+    ],
 )
 def test_both_find_a_broken_cluster_unsound(
     defect: str, plugins: Plugins, program: Path, tmp_path: Path
@@ -180,7 +186,7 @@ def test_both_find_a_broken_cluster_unsound(
     [
         ("acks-before-followers", "RP-04"),
         ("serves-uncommitted", "RP-07"),
-        ("elects-outside-isr", "RP-06"),
+        pytest.param("elects-outside-isr", "RP-06", marks=pytest.mark.nightly),
     ],
 )
 def test_a_defect_that_no_client_suffered_from_is_found_by_our_rules_alone(

@@ -16,6 +16,7 @@ from fencepost_reports.many_runs.class_archive import make_archive
 from fencepost_reports.many_runs.java import archive_place, check_java
 from fencepost_reports.many_runs.session import settings
 
+pytestmark = pytest.mark.nightly
 OPTIONS = "spark.driver.extraJavaOptions"
 COUNTS = """
 from fencepost_reports.many_runs.session import session
@@ -25,7 +26,6 @@ with session() as spark:
 
 
 @pytest.mark.tool
-@pytest.mark.slow
 def test_a_session_takes_classes_of_spark_from_the_archive(tmp_path: Path) -> None:
     made = make_archive()
     log = tmp_path / "classes.log"
