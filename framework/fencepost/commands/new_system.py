@@ -71,7 +71,7 @@ def check_name(name: str, system: str, loaded: Plugins) -> None:
     taken |= {kind_name(kind).partition(".")[0] for kind in (*KINDS, *loaded.event_kinds)}
     if name in taken:
         raise UsageError(
-            f"'{name}' is the name of an installed plugin, or of its system or events: take another"
+            f"'{name}' names an installed plugin, or its systems or events: take another name"
         )
 
 
