@@ -6,9 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 from folded_tables import folded
+from msgspec import Struct
 
 import fencepost_kafka as k
-from fencepost import Event, Facts, NodeStarted, Scope, process_scope, slot_scope
+from fencepost import (
+    Authority,
+    Change,
+    Event,
+    Facts,
+    NodeStarted,
+    Scope,
+    process_scope,
+    slot_scope,
+)
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.causes import (
     ASIDE,
@@ -315,6 +325,29 @@ def test_a_late_report_that_the_stated_server_has_it_is_no_loss_of_it() -> None:
     facts: Facts = {"partition": ORDERS, "server": slot_scope("broker-2")}
     found = candidates(history.events(), facts, (proof,), reads, unread)[0]
     assert (found.position, found.how) == (last, LOST)
+
+
+class Named(Struct, frozen=True, tag="test.named"):
+    """A third party names the leader of an epoch."""
+
+    node: str
+    epoch: int
+
+    def authority(self) -> tuple[Authority, ...]:
+        return (
+            Authority("partition orders-0", Change.GAINED, self.epoch, holder=None, node=self.node),
+        )
+
+
+def test_an_event_that_names_another_holder_of_the_epoch_does_not_report_the_first_one() -> None:
+    history = started()
+    history.add("controller-1#1", led(2, 1))
+    taken = len(history.events()) - 1
+    history.add("clients/observer#1", Named("broker 1", 1))
+    reads = frozenset({"metadata.partition", "test.named"})
+    facts: Facts = {"node": Scope("broker", "1"), "other": Scope("broker", "2")}
+    found = candidates(history.events(), facts, (history.events()[taken],), reads)
+    assert BROKE not in {one.how for one in found if one.position == taken}
 
 
 def test_a_loss_that_was_made_good_explains_less_than_nothing_does_beside_a_proof() -> None:

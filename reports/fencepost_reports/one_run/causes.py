@@ -561,8 +561,9 @@ def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:
 
 
 def _reports(event: Event, incident: Incident) -> bool:
-    """Whether an event reports what the incident brought about: the same scope and epoch. An event
-    of the kind that has reported it already repeats it, for another matter."""
+    """Whether an event reports what the incident brought about: the same scope, epoch and holder.
+    An event of the kind that has reported it already repeats it, for another matter; one that
+    names another node contradicts it."""
     if not changes_authority(event.body) or event.kind in {row.kind for row in incident.rows}:
         return False
     return any(
@@ -570,7 +571,7 @@ def _reports(event: Event, incident: Incident) -> bool:
         for one in event.body.authority()
         if one.change is Change.GAINED
         for row in incident.rows
-        if row.change == Change.GAINED
+        if row.change == Change.GAINED and not (one.node and row.node and one.node != row.node)
     )
 
 
