@@ -467,16 +467,8 @@ def test_a_gain_without_an_epoch_that_several_tell_is_one_turn() -> None:
     ]
 
 
-class Heard(Struct, frozen=True, tag="redis.heard"):
+class Heard(Promoted, frozen=True, tag="redis.heard"):
     """A client hears a watcher name the master, which that watcher tells itself, too."""
-
-    node: str
-    epoch: int
-
-    def authority(self) -> tuple[Authority, ...]:
-        return (
-            Authority("master", Change.GAINED, self.epoch, holder=None, node=self.node, wide=True),
-        )
 
     def sentence(self) -> str:
         return f"heard of {self.node} in epoch {self.epoch}"
