@@ -60,6 +60,10 @@ class Takeovers:
         be of either, until one has ended and the other has registered anew."""
         return any(one in self._claims or one in self._taken for one in brokers)
 
+    def is_taken(self, broker: int) -> bool:
+        """Whether a second process may have been this broker last."""
+        return broker in self._taken
+
     def _registered(self, broker: int, epoch: int) -> tuple[int, str] | None:
         # A record with a known epoch is no registration: it fences or unfences, or is replayed by a
         # node.

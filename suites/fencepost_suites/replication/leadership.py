@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 from msgspec import Struct
 
@@ -12,9 +12,13 @@ from fencepost import (
     Cause,
     Event,
     Evidence,
+    Excused,
     Exercised,
     Findings,
+    ProcessExited,
+    ProcessSpawned,
     Rule,
+    first_of,
     on,
     process_scope,
     slot_of,
@@ -22,6 +26,7 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeclared,
     FetchServed,
     FollowingStarted,
     HeartbeatAnswered,
@@ -39,8 +44,9 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
+from fencepost_kafka.judging.takeovers import Takeovers
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
-from fencepost_suites.common.keys import by_partition, by_topic
+from fencepost_suites.common.keys import by_partition
 from fencepost_suites.common.words import named
 
 
@@ -315,16 +321,40 @@ class _Epochs:
     records: dict[tuple[int, int], tuple[PartitionCommitted, Cause]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Topics:
+    """The epochs of each topic, and who may share an id."""
+
+    of: dict[str, _Epochs] = field(default_factory=dict)
+    takeovers: Takeovers = field(default_factory=Takeovers)
+    """Over ZooKeeper only: the registrations there."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """process -> its id, by the harness."""
+
+
 @final
-class OneLeaderAnEpoch(Rule[_Epochs]):
-    """RP-24. Exercised when leadership goes to another process, in a later epoch."""
+class OneLeaderAnEpoch(Rule[_Topics]):
+    """RP-24. Exercised when leadership goes to another process, in a later epoch.
+
+    Over ZooKeeper an id is of whoever has the session, and a controller that is elected as it goes
+    to a second process finds the broker alive, and begins no epoch. The first process may not know
+    that its session has ended. So there the two may lead in one epoch. With a quorum of controllers
+    each registration has an epoch of its own, and excuses nothing.
+    """
 
     clause = "RP-24"
-    keys = staticmethod(by_topic)
-    state = _Epochs
+    state = _Topics
+
+    @on(ProcessSpawned, ProcessExited, BrokerDeclared)
+    def _claimed(self, topics: _Topics, event: Event, body: Struct) -> Findings:
+        if isinstance(body, ProcessSpawned):
+            topics.ids[body.started] = body.node_id
+        topics.takeovers.take(body)
+        return NOTHING
 
     @on(TopicCommitted, PartitionCommitted, LeadershipStarted)
-    def step(self, state: _Epochs, event: Event, body: Struct) -> Findings:
+    def step(self, topics: _Topics, event: Event, body: Any) -> Findings:
+        state = topics.of.setdefault(body.topic, _Epochs())
         match body:
             case TopicCommitted():
                 state.begun_at.add(body.offset)
@@ -337,11 +367,11 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
             case PartitionCommitted():
                 return self._committed(state, event, body)
             case LeadershipStarted():
-                return self._led(state, event, body)
+                return self._led(state, event, body, topics)
         return NOTHING
 
     @staticmethod
-    def _led(state: _Epochs, event: Event, body: LeadershipStarted) -> Findings:
+    def _led(state: _Epochs, event: Event, body: LeadershipStarted, topics: _Topics) -> Findings:
         # Which topic of this name the process means: the one whose record it has replayed, or, of a
         # process that records no topics, the one after the newest deletion. Below 0, so that it is
         # no offset.
@@ -361,6 +391,10 @@ class OneLeaderAnEpoch(Rule[_Epochs]):
                 partition=partition_of(body),
                 epoch=body.leader_epoch,
             )
+            node = topics.ids.get(event.process, -1)
+            one_id = first_of(event.process) == first_of(known[0])
+            if one_id and topics.takeovers.is_taken(node):
+                return (Excused(event.ref, f"{broken.message}; both have the id {node}"),)
             return (broken,)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         # Of another process that is late news: a record that it replays behind the others. Of the

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.suites.partition_histories import B1, B2, CONTROLLER, lead, partition, verdict
 
+from fencepost import ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import TopicCommitted
+from fencepost_kafka import BrokerCommitted, BrokerDeclared, TopicCommitted
 
 
 def test_a_leader_that_names_its_epoch_again_keeps_rp_24() -> None:
@@ -81,3 +82,41 @@ def test_processes_that_load_snapshots_read_records_of_the_topic_that_there_is_a
     partition(h, 7, leader=1, epoch=2, process=B1)
     partition(h, 11, leader=2, epoch=epoch, process=B2)
     assert verdict(h, "RP-24").violated == violated
+
+
+@pytest.mark.parametrize(
+    ("given_by", "violated"), [("a controller over ZooKeeper", 0), ("a record", 1), ("nobody", 1)]
+)
+def test_over_zookeeper_two_processes_of_one_id_may_lead_in_one_epoch(
+    given_by: str, violated: int
+) -> None:
+    """A controller that is elected as the id goes to the second one begins no epoch. Records of a
+    quorum would."""
+    h = HistoryBuilder()
+    second = "broker-1-duplicate#1"
+    for process in (B1, second):
+        slot = process.partition("#")[0]
+        body = ProcessSpawned(started=process, slot=slot, role="broker", node_id=1, pid=1)
+        h.add("harness", body)
+    lead(h, B1, 3)
+    if given_by == "a record":
+        registered = BrokerCommitted(
+            offset=193, broker_id=1, broker_epoch=193, fenced=False, incarnation="second"
+        )
+        h.add(CONTROLLER, registered)
+    elif given_by != "nobody":
+        declared = BrokerDeclared(
+            broker_id=1,
+            incarnation_id=193,
+            old="Absent",
+            new="Active",
+            reason="controller_elected",
+            version=5,
+            silent_ms=0,
+            timeout_ms=3000,
+            controller_epoch=2,
+        )
+        h.add("broker-2#1", declared)
+    lead(h, second, 3)
+    found = verdict(h, "RP-24")
+    assert (found.violated, found.excused) == (violated, 1 - violated)
