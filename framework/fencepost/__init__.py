@@ -107,7 +107,7 @@ from fencepost.model.faults.random_faults import (
     Planned,
 )
 from fencepost.model.last_words import last_words, telling_lines
-from fencepost.model.machine import cache_folder, java_program
+from fencepost.model.machine import cache_folder, java_program, with_home
 from fencepost.model.runtime import (
     HEALTHY,
     ORDERLY,
@@ -404,4 +404,5 @@ __all__ = [
     "two_way",
     "violated",
     "whole_run",
+    "with_home",
 ]

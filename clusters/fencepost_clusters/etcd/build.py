@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fencepost import EnvironmentFailed, cache_folder, last_words
+from fencepost import EnvironmentFailed, cache_folder, last_words, with_home
 
 SOURCES = Path(__file__).parent / "server"
 CACHE = "FENCEPOST_ETCD_CACHE"
@@ -72,7 +72,7 @@ def _build(go: str, program: Path) -> None:
         made = Path(folder) / "etcd"
         argv = [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(made), "."]
         # Without cgo the program is static, so it runs in any container, and it uses Go's resolver.
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+        environment = {**with_home(os.environ), "CGO_ENABLED": "0", "GOWORK": "off"}
         try:
             done = subprocess.run(
                 argv, cwd=SOURCES, env=environment, capture_output=True, text=True,

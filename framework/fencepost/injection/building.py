@@ -14,7 +14,7 @@ from fencepost.injection.toxiproxies import PROGRAM
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.last_words import last_words
-from fencepost.model.machine import home_folder
+from fencepost.model.machine import home_folder, with_home
 
 SOURCES = Path(__file__).with_name("toxiproxy")
 LIMIT_S = 600
@@ -60,7 +60,7 @@ def build_toxiproxy(into: Path | None, environment: Mapping[str, str]) -> Path:
             done = subprocess.run(
                 [go, *words],
                 cwd=SOURCES,
-                env={**environment, "CGO_ENABLED": "0", "GOWORK": "off"},
+                env={**with_home(environment), "CGO_ENABLED": "0", "GOWORK": "off"},
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

@@ -37,6 +37,13 @@ def home_folder(environment: Mapping[str, str]) -> Path | None:
         return None
 
 
+def with_home(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment of a tool that keeps files in the user's home, such as Go: it reads HOME, and
+    not the system's list of users."""
+    home = home_folder(environment)
+    return environment if home is None else {**environment, "HOME": str(home)}
+
+
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """The folder that keeps fetched and built software, one folder a program:
     `$XDG_CACHE_HOME/fencepost`, or `~/.cache/fencepost`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import EnvironmentFailed, cache_folder, java_program
-from fencepost.model.machine import home_folder
+from fencepost.model.machine import home_folder, with_home
 from fencepost.supervision.addresses import check_loopback
 
 
@@ -28,6 +29,15 @@ def test_the_cache_is_the_users() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/fencepost")
     assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/fencepost")
     assert cache_folder({}) == Path("~/.cache/fencepost").expanduser()
+
+
+def test_a_tool_is_told_the_home_that_the_list_of_users_says() -> None:
+    assert with_home({"HOME": "/h", "A": "b"}) == {"HOME": "/h", "A": "b"}
+    assert with_home({"A": "b"}) == {"HOME": pwd.getpwuid(os.getuid()).pw_dir, "A": "b"}
+
+
+def test_without_a_home_a_tool_is_told_none(nameless: None) -> None:
+    assert with_home({"A": "b"}) == {"A": "b"}
 
 
 def test_a_user_without_a_home_needs_another_folder(nameless: None) -> None:
