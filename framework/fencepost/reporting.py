@@ -3,7 +3,7 @@ history."""
 
 from __future__ import annotations
 
-from fencepost.events.names import CLIENTS
+from fencepost.events.names import is_client
 from fencepost.events.traits import (
     changes_authority,
     has_concerns,
@@ -69,7 +69,6 @@ __all__ = [
     "ANY_ENGINE",
     "BINS",
     "BROKE",
-    "CLIENTS",
     "MOST_EVENTS_BYTES",
     "MOST_FILES",
     "MOST_JSON_BYTES",
@@ -120,6 +119,7 @@ __all__ = [
     "fault_in_words",
     "has_concerns",
     "interval",
+    "is_client",
     "is_merged",
     "is_sourced",
     "judge",

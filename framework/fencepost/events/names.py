@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-CLIENTS = "clients/"
-"""How the name of a client's process begins."""
 _SECOND = ("-duplicate", "-twin")
 """How the name of a slot ends whose process has the id of another slot's node; the last one is of
 older histories."""
+
+
+def is_client(process: str) -> bool:
+    """Whether a process is a client of the run, and no node of the system."""
+    return process.startswith("clients/")
 
 
 @lru_cache(maxsize=4096)

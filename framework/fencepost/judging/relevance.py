@@ -32,7 +32,7 @@ from fencepost.events import (
     ProcessResumed,
     began_ns,
 )
-from fencepost.events.names import CLIENTS, slot_of
+from fencepost.events.names import is_client, slot_of
 from fencepost.events.traits import (
     OWN,
     Authority,
@@ -271,7 +271,8 @@ _MORE_TURNS = 2
 SHORTLY_NS = 15_000_000_000
 """How long before a turn a fault counts that may have moved it: a failure detector needs time."""
 _UNAWARE_NS = 5_000_000_000
-"""How long before the proof a turn is shown by which its holder may have been deposed."""
+"""How long before the proof a turn is shown by which its holder may have been deposed. Reports,
+which have room for several candidates, look back further."""
 ANEW_NS = 1_000_000_000
 """How long a process that was struck needs at least to be heard of again."""
 _FROM_ALL = 10
@@ -322,12 +323,11 @@ class _Turning:
         """`turns` are those that concern the violation, the newest first."""
         # Without a proof there is no beginning, and no turn can be told from an earlier one.
         first_ns = min((event.at_ns for event in because), default=0)
-        since_ns = first_ns
-        if all(event.process.startswith(CLIENTS) for event in because):
+        after = [event for event in reversed(turns) if because and event.at_ns > first_ns]
+        if because and all(is_client(event.process) for event in because):
             # What clients are told may come of a holder that does not know yet that it is deposed.
-            shortly = [e.at_ns for e in turns if 0 <= first_ns - e.at_ns <= _UNAWARE_NS]
-            since_ns = max(shortly, default=first_ns + 1) - 1
-        after = [event for event in reversed(turns) if because and event.at_ns > since_ns]
+            shortly = [event for event in turns if 0 <= first_ns - event.at_ns <= _UNAWARE_NS]
+            after = [*shortly[:1], *after]
         # A proof that names a turn says which one it was: later ones have nothing to do with it.
         named = [event for event in after if event in because]
         after = [event for event in after if not named or event.at_ns <= named[-1].at_ns]

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
-from fencepost.model.errors import PluginFailed
+from fencepost.model.errors import FencepostError, PluginFailed, Violation
 from fencepost.plugins.manager import GROUP, SYSTEMS
 
 _OURS = "fencepost"
@@ -20,20 +20,23 @@ _OURS = "fencepost"
 def by_plugin(
     error: BaseException, packages: Mapping[str, str] | None = None
 ) -> PluginFailed | None:
-    """The error of the plugin whose code raised this one; None if Fencepost or a test did.
+    """The error of the plugin whose code raised this one; None if Fencepost or a test did, or if it
+    is an error of Fencepost's, which says by itself what a plugin means by it.
 
     `packages` maps the package of each plugin to its name; by default those that are installed.
     """
-    known = _packages() if packages is None else packages
+    if isinstance(error, FencepostError | Violation):
+        return None
+    known = {_OURS: _OURS, **(_packages() if packages is None else packages)}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if known.get(package, "") == _OURS or package == _OURS:
+        plugin = known.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        if plugin == _OURS:
             return None
-        if package in known:
+        if plugin is not None:
             code = frame.f_code
             said = f"{type(error).__name__}: {error}"
             where = f"{code.co_filename}, line {line}, in {code.co_name}"
-            return PluginFailed(f"code of the plugin {known[package]} raised {said} ({where})")
+            return PluginFailed(f"code of the plugin {plugin} raised {said} ({where})")
     return None
 
 

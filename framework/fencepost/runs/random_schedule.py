@@ -17,7 +17,7 @@ from random import Random  # noqa: TID251 - the schedule's own seeded stream
 from typing import final
 
 from fencepost.events import ClientFailed, Event
-from fencepost.events.names import CLIENTS
+from fencepost.events.names import is_client
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, PluginFailed, UsageError, Violation
@@ -173,7 +173,7 @@ def failed_clients(events: Iterable[Event]) -> Iterator[str]:
     for event in events:
         if isinstance(event.body, ClientFailed) and event.body.fatal:
             # Of a client that ended without a word, the harness tells, and names it.
-            own = event.process.startswith(CLIENTS)
+            own = is_client(event.process)
             who = f"{event.process} failed, and worked no more: " if own else ""
             yield f"{who}{event.body.error}"
 

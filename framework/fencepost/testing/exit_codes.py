@@ -66,8 +66,8 @@ def failure_of(item: pytest.Item, call: pytest.CallInfo[Any], *, violated: bool)
         code = EXIT_INCONCLUSIVE
     else:
         code = code_of(error, in_body)
-    if not isinstance(error, FencepostError | Violation) and code == EXIT_USAGE:
-        error = by_plugin(error) or error
+    if code == EXIT_INTERNAL and (failed := by_plugin(error)) is not None:
+        error, code = failed, failed.exit_code
     ours = isinstance(error, FencepostError | Violation)
     return Failure(
         code=code,
@@ -99,8 +99,7 @@ def code_of(error: BaseException, in_body: bool) -> int:
         return EXIT_VIOLATED if in_body else EXIT_ENVIRONMENT
     if isinstance(error, OSError) and disk_failure(error) is not None:
         return EXIT_ENVIRONMENT
-    failed = by_plugin(error)
-    return EXIT_INTERNAL if failed is None else failed.exit_code
+    return EXIT_INTERNAL
 
 
 def decisive(codes: Collection[int]) -> int:

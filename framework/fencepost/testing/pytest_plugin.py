@@ -24,6 +24,7 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
+    EXIT_USAGE,
     EnvironmentFailed,
     FencepostError,
     InternalError,
@@ -393,8 +394,9 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and failure is not None:
         if failure.code == EXIT_INTERNAL:
             lines.append(str(InternalError(call.excinfo.exconly())))
-        elif (failed := by_plugin(call.excinfo.value)) is not None and not failure.violated:
-            lines.append(str(failed))
+        # The traceback ends with the error itself, and says nothing of the plugin.
+        elif failure.code == EXIT_USAGE and by_plugin(call.excinfo.value) is not None:
+            lines.append(failure.message)
         if failure.code == EXIT_INCONCLUSIVE and is_timeout(call.excinfo):
             lines.append(TIMED_OUT)
     if attempt.folder is not None:

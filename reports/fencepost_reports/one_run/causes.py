@@ -57,11 +57,11 @@ from typing import final
 
 from fencepost import OWN, Change, Event, Facts, slot_of
 from fencepost.reporting import (
-    CLIENTS,
     AuthorityRow,
     Effect,
     changes_authority,
     has_concerns,
+    is_client,
     scopes_of,
 )
 from fencepost_reports.one_run.history import Placed
@@ -115,7 +115,7 @@ _NOTHING_SURE = 0.5
 """How sure it is that no loss explains a failure: what is less sure comes after that."""
 _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
-SHORTLY_NS = 15_000_000_000
+_UNAWARE_NS = 15_000_000_000
 """How long a holder may act on that does not know that it is deposed."""
 _EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
 
@@ -223,7 +223,7 @@ class Failed:
     def by_clients(self) -> bool:
         """Whether clients alone prove it, who report no authority: their proof says nothing of what
         the failure depends on."""
-        return all(event.process.startswith(CLIENTS) for _, event in self.because)
+        return all(is_client(event.process) for _, event in self.because)
 
     def follows(self, incident: Incident) -> bool:
         """Whether its proof begins before another took the authority, where its rules read of
@@ -237,7 +237,7 @@ class Failed:
         return (
             self._turned(incident)
             and incident.first.position < position
-            and at_ns - last.at_ns <= SHORTLY_NS
+            and at_ns - last.at_ns <= _UNAWARE_NS
         )
 
     def _turned(self, incident: Incident) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost import slot_of
-from fencepost.reporting import CLIENTS, SeenRow
+from fencepost.reporting import SeenRow, is_client
 from fencepost_reports.one_run.tables import ProcessRow, SlotRow
 
 CLIENT, HARNESS = "client", "harness"
@@ -31,7 +31,7 @@ def processes(
 
 
 def _role(process: str, slots: Mapping[str, SlotRow]) -> str:
-    if process.startswith(CLIENTS):
+    if is_client(process):
         return CLIENT
     slot = slots.get(slot_of(process))
     return HARNESS if slot is None else slot.role

@@ -174,8 +174,8 @@ class Exchanges:
     def contradicts(self, exchange: Exchange, client: str, start_ms: int) -> bool:
         """Whether a process tells of its requests, and did not send this one, which was
         answered."""
-        told = exchange.request is not None or client not in self.asking
-        return not told and not self.is_forgotten(client, start_ms)
+        unsent = exchange.request is None and client in self.asking
+        return unsent and not self.is_forgotten(client, start_ms)
 
     def is_borne_out(self, exchange: Exchange, client: str, start_ms: int) -> bool:
         """Whether a controller gave the lease that a process took, as far as is known by now."""

@@ -266,7 +266,7 @@ class _Leases:
     terms: dict[int, str] = field(default_factory=dict)
     """controller epoch -> the process that was elected."""
     spoke: dict[str, int] = field(default_factory=dict)
-    """process that was elected -> the time of its last event."""
+    """process that was elected -> the time of its last event, of those that the rule reads."""
     ended: set[str] = field(default_factory=set)
     suspects: list[Deadline] = field(default_factory=list)
     doubtful: list[tuple[Deadline, int, tuple[Exchange, ...]]] = field(default_factory=list)

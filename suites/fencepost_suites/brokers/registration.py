@@ -109,6 +109,7 @@ class ActiveOnlyWhenTold(Rule[_Allowed]):
         )
         if not state.taken and not state.by_controller:
             return (broken,)
+        # Of no length: where the history is not complete, an answer may be missing.
         late = Deadline(broken, (), event.at_ns, event.at_ns, bound_ns=1)
         state.doubtful.append((late, state.taken))
         return NOTHING

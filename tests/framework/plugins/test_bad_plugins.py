@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.echo_node import EchoSystem
 from tests.echo_run import PAIR, talking_pair
 
-from fencepost import NodeStarted, Shape, Spare, UsageError, View, one_way
+from fencepost import EnvironmentFailed, NodeStarted, Shape, Spare, UsageError, View, one_way
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection import network
 from fencepost.model.errors import PluginFailed
@@ -141,6 +141,23 @@ def test_code_of_a_plugin_that_raises_in_a_run_is_named_with_its_place(
     assert "code of the plugin lanterns raised AttributeError: " in said
     assert "acme_lanterns.py, line 8, in missing" in said
     assert "bug of Fencepost" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "named"), [(EnvironmentFailed("no image"), False), (KeyError("prt"), True)]
+)
+def test_an_error_of_fencepost_that_a_plugin_raises_is_said_as_it_is(
+    error: Exception, named: bool
+) -> None:
+    code = compile("def raises(error):\n    raise error", "acme/system.py", "exec")
+    module: dict[str, Any] = {"__name__": "acme.system"}
+    exec(code, module)
+    with pytest.raises(type(error)):
+        module["raises"](error)
+    found = by_plugin(error, {"acme": "acme"})
+    said = "the plugin acme raised KeyError: 'prt' (acme/system.py, line 2, in raises)"
+    assert (str(found) == f"code of {said}") is named
+    assert (found is None) is not named
 
 
 def test_what_fencepost_or_a_test_raises_is_no_fault_of_a_plugin(plugins: Plugins) -> None:

@@ -26,7 +26,7 @@ from fencepost.events import (
     TestEnded,
     TestStarted,
 )
-from fencepost.events.names import CLIENTS
+from fencepost.events.names import is_client
 from fencepost.events.traits import changes_authority, tells_operations
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.event_formatter import sentence_of
@@ -96,7 +96,7 @@ class TablesFold:
         body = event.body
         if type(body) in _TOLD:
             self._tell(event)
-        sort: Sort | None = None if event.process.startswith(CLIENTS) else "other"
+        sort: Sort | None = None if is_client(event.process) else "other"
         if changes_authority(body):
             refuses = self._authority.apply(self._position, event, body.authority())
             if refuses and sort is not None:
