@@ -5,7 +5,8 @@ too wide, it hides a broken cluster; if it is too narrow, it accuses a healthy o
 
 * A fault without directions excuses the processes of its targets from everything. One with
   directions excuses both ends of each link from what needs that link: an answer is lost by the
-  way back. The neighbours of an isolated node reach each other, and are excused from nothing between them.
+  way back. The neighbours of an isolated node reach each other, and are excused from nothing
+  between them.
 * It excuses from the moment at which its injection began: its event is written after the
   measurement, and what came of it may be recorded before.
 * It does so until it is healed, as the harness saw it. What a node had no time for until then may

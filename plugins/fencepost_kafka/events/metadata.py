@@ -185,7 +185,10 @@ class BrokerCommitted(Struct, frozen=True, gc=False, tag="metadata.broker", kw_o
     def authority(self) -> Sequence[Authority]:
         change = Change.LOST if self.fenced else Change.GAINED
         scope = broker_scope(self.broker_id)
-        return (Authority(scope, change, self.broker_epoch, None, scope),)
+        # The record of a registration begins its epoch, and fences: what it takes is of the epochs
+        # before. It took an id that its holder had been given in this very epoch.
+        begins = self.fenced and self.offset == self.broker_epoch
+        return (Authority(scope, change, self.broker_epoch - begins, None, scope),)
 
     def source_of(self, process: str) -> Sequence[Hashable]:
         return (("broker record", self.offset),)

@@ -148,6 +148,7 @@ class DeposedControllerRefused(Rule[Requests]):
             process=process_scope(event.process),
             controller_epoch=request.controller_epoch,
             seen_epoch=request.seen,
+            authority=Scope("controller", ""),
             **request.facts,
         )
         return (broken,)

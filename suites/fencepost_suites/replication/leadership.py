@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from msgspec import Struct
 
@@ -156,6 +156,16 @@ class ShutdownAfterHandover(Rule[_Shutdowns]):
         return NOTHING
 
 
+class _Deposed(NamedTuple):
+    """A process learned that it does not lead: when, by which event, and whose word that is."""
+
+    at_ns: int
+    at: Cause
+    evidence: Evidence
+    follows: int = -1
+    """The leader epoch in which it follows another, by its own event; -1: it said no such thing."""
+
+
 @dataclass(slots=True)
 class _Leading:
     """The processes that lead one partition by their own report, and those that know they do
@@ -166,12 +176,21 @@ class _Leading:
     ids: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     """leader epoch -> the leader, by the committed records."""
-    deposed: dict[str, tuple[int, Cause, Evidence]] = field(default_factory=dict)
-    """process -> when, and by which event, it learned that it does not lead."""
+    records: dict[int, Cause] = field(default_factory=dict)
+    """leader epoch -> the first event of the record that began it."""
+    deposed: dict[str, _Deposed] = field(default_factory=dict)
+    """process -> how it learned that it does not lead."""
     newest: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process with a replica."""
     refused: dict[str, tuple[int, bool]] = field(default_factory=dict)
     """client -> when it was last refused, and whether the reason was not leading."""
+
+    def because(self, deposed: _Deposed) -> tuple[Cause, ...]:
+        """What proves that a process knew: for a follower the record, too, that made another the
+        leader, since its own event says nothing of authority."""
+        # That record may be told after the follower began.
+        record = self.records.get(deposed.follows)
+        return (deposed.at,) if record is None else (record, deposed.at)
 
 
 @final
@@ -210,6 +229,8 @@ class OnlyLeaderServes(Rule[_Leading]):
     @on(LeadershipStarted, LeadershipEnded, FollowingStarted, PartitionCommitted)
     def _changed(self, state: _Leading, event: Event, body: Struct) -> Findings:
         """A process leads or follows, or learns that another is to lead."""
+        if isinstance(body, PartitionCommitted):
+            state.records.setdefault(body.leader_epoch, event.ref)
         match body:
             # In a combined process the controller's replay says nothing of what its broker knows.
             case PartitionCommitted() if body.role != "controller":
@@ -218,10 +239,12 @@ class OnlyLeaderServes(Rule[_Leading]):
                 self._leads(state, event, body)
             case LeadershipEnded():
                 if state.epochs.pop(event.process, None) is not None:
-                    state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+                    known = _Deposed(event.at_ns, event.ref, Evidence.SELF)
+                    state.deposed.setdefault(event.process, known)
             case FollowingStarted():
                 state.newest[slot_of(event.process)] = event.process
-                state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.SELF))
+                known = _Deposed(event.at_ns, event.ref, Evidence.SELF, body.leader_epoch)
+                state.deposed.setdefault(event.process, known)
         return NOTHING
 
     @staticmethod
@@ -240,7 +263,8 @@ class OnlyLeaderServes(Rule[_Leading]):
         led = state.epochs.get(event.process, -1)
         # The broker itself has replayed a record that names another leader.
         if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
-            state.deposed.setdefault(event.process, (event.at_ns, event.ref, Evidence.PEER))
+            known = _Deposed(event.at_ns, event.ref, Evidence.PEER)
+            state.deposed.setdefault(event.process, known)
 
     @staticmethod
     def _served(
@@ -258,17 +282,16 @@ class OnlyLeaderServes(Rule[_Leading]):
                 led=False,
             )
             return (broken,)
-        at_ns, ref, evidence = deposed
-        if event.at_ns - waited_ns < at_ns:
+        if event.at_ns - waited_ns < deposed.at_ns:
             return NOTHING
         broken = violated(
             event.ref,
-            evidence,
+            deposed.evidence,
             "{process} {done} {after_ns} after it had learnt that it does not lead the partition",
-            (ref,),
+            state.because(deposed),
             process=process_scope(event.process),
             done=what,
-            after_ns=event.at_ns - at_ns,
+            after_ns=event.at_ns - deposed.at_ns,
             partition=partition_of(body),
         )
         return (broken,)
@@ -279,7 +302,7 @@ class OnlyLeaderServes(Rule[_Leading]):
         deposed = state.deposed.get(process)
         # The probe must have been sent after the process knew: an answer to an earlier one may have
         # been under way.
-        if deposed is None or body.sent_at_ns <= deposed[0]:
+        if deposed is None or body.sent_at_ns <= deposed.at_ns:
             return NOTHING
         if body.outcome == "answered":
             broken = violated(
@@ -287,7 +310,7 @@ class OnlyLeaderServes(Rule[_Leading]):
                 Evidence.CLIENT,
                 "{process} answered a {api} of {client} sent after it had learnt that it does not "
                 "lead the partition",
-                (deposed[1],),
+                state.because(deposed),
                 process=process_scope(process),
                 api=body.api,
                 client=process_scope(event.process),

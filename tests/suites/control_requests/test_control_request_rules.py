@@ -27,7 +27,7 @@ from tests.suites.control_requests.control_request_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited
+from fencepost import Cause, FaultHealed, FaultInjected, ProcessExited, Scope
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import BrokerStateChanged, ControllerBegan, ReplicaRemoved, ReplicaStopped
 
@@ -402,7 +402,11 @@ def test_a_request_of_a_deposed_controller_must_be_refused(error: str) -> None:
     late = send(h, "UpdateMetadata", OWN, controller_epoch=1)
     answer(h, send(h, "UpdateMetadata", OWN, controller_epoch=2, process=NEXT))
     answer(h, late, error, controller_epoch=2)
-    assert outcome(h, "BE-08") is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
+    found = verdict(h, "BE-08")
+    assert found.verdict is (Outcome.VIOLATED if error == "NONE" else Outcome.HOLDS)
+    # The report looks for the loss of what the violation says that it is about.
+    about = [one.facts["authority"] for one in found.violations]
+    assert about == [Scope("controller", "")] * (error == "NONE")
 
 
 @pytest.mark.parametrize(("handled_ms", "broken"), [(0, True), (1, True), (5, False)])

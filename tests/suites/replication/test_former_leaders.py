@@ -9,7 +9,7 @@ from tests.suites.partition_histories import B1, CLIENT, lead, partition, stated
 from tests.suites.replication.replication_histories import PROBE, probe, store
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FetchServed, LeadershipEnded, RequestRefused
+from fencepost_kafka import FetchServed, FollowingStarted, LeadershipEnded, RequestRefused
 
 
 def steps_down(h: HistoryBuilder) -> None:
@@ -48,6 +48,26 @@ def test_a_broker_that_never_led_does_not_step_down() -> None:
     steps_down(h)
     serves(h)
     assert stated(verdict(h, "RP-18"), "led") is False
+
+
+@pytest.mark.parametrize("told_late", [False, True])
+def test_a_follower_that_serves_is_proven_by_the_record_that_made_another_the_leader(
+    told_late: bool,
+) -> None:
+    """Its own event names no authority, so the report said that nothing explains it."""
+    h = HistoryBuilder()
+    follows = FollowingStarted(
+        topic="orders", partition=0, leader=2, leader_epoch=2, log_end=0, high_watermark=0
+    )
+    if told_late:
+        h.add(B1, follows)
+    partition(h, 7, leader=2, epoch=2)
+    record = h.events()[-1].ref
+    if not told_late:
+        h.add(B1, follows)
+    h.after(2000)
+    serves(h)
+    assert record in verdict(h, "RP-18").violations[0].because
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,34 @@ def test_what_a_new_controller_finds_absent_loses_what_it_had() -> None:
     assert effects(("broker-1#1", registered), ("broker-2#1", absent("gone")))[1] is Effect.NOTES
 
 
+def test_the_record_of_a_registration_takes_nothing_that_was_given_in_its_epoch() -> None:
+    """It fences the broker that it registers, whose answer came first. Taken for a loss, it was the
+    cause of what that broker's controller did next."""
+
+    def granted(epoch: int) -> tuple[str, k.LeaseGranted]:
+        body = k.LeaseGranted(
+            broker_id=1,
+            broker_epoch=epoch,
+            next_state="FENCED",
+            lease_start_ms=0,
+            lease_end_ms=1,
+            ends_at_ns=1,
+            controller_epoch=1,
+        )
+        return "broker-1#1", body
+
+    def fenced(offset: int) -> tuple[str, k.BrokerCommitted]:
+        record = k.BrokerCommitted(
+            offset=offset, broker_id=1, broker_epoch=5, fenced=True, incarnation="a"
+        )
+        return "controller-1#1", record
+
+    assert effects(granted(5), fenced(5)) == [Effect.GIVES, Effect.NOTES]
+    assert effects(granted(5), fenced(6)) == [Effect.GIVES, Effect.TAKES]
+    # It does take the id from a process that had it in an epoch before.
+    assert effects(granted(3), fenced(5)) == [Effect.GIVES, Effect.TAKES]
+
+
 def test_what_repeats_is_one_row() -> None:
     """A record that each broker replays, and a lease that is renewed."""
     record = k.BrokerCommitted(offset=1, broker_id=1, broker_epoch=5, fenced=False, incarnation="a")
