@@ -62,7 +62,7 @@ from fencepost.events.traits import (
 from fencepost.events.words import because, numbers, span
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import HARNESS, READ_WITHIN_NS, RunEnd
-from fencepost.judging.about import Fact, Facts, Scope, process_scope, slot_scope
+from fencepost.judging.about import Fact, Facts, Reason, Scope, process_scope, slot_scope
 from fencepost.judging.deadlines import OBSERVERS, Deadline, judged
 from fencepost.judging.declared import Declared, declared
 from fencepost.judging.excuses import FAULT_KINDS, Excuse, Excuses
@@ -324,6 +324,7 @@ __all__ = [
     "Promise",
     "PromiseObserved",
     "ReadsDisks",
+    "Reason",
     "Receipt",
     "Recorder",
     "Remains",

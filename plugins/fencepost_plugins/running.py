@@ -44,8 +44,10 @@ from fencepost import (
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    Reason,
     Rule,
     Undecided,
+    Violated,
     hookimpl,
     on,
     process_scope,
@@ -118,39 +120,53 @@ class _Nodes:
         """The findings about the end of a process."""
         if body.expected:
             return (Exercised(event.ref, Evidence.PEER),) if self.began else ()
-        how = f"by signal {body.signal}" if body.signal else f"with exit code {body.exit_code}"
-        words = f"{body.ended} ended by itself {how}"
         if not self.began:
-            return (Undecided(f"{words}, before the cluster was ready", event.ref),)
+            unready = Reason("before the cluster was ready")
+            return (Undecided.of(_by_itself(event, body, node), unready, ", "),)
         if body.lacked:
-            return (Undecided(f"{words}; {body.lacked}", event.ref),)
+            lacked = Reason.of("{lacked}", lacked=body.lacked)
+            return (Undecided.of(_by_itself(event, body, node), lacked),)
         if body.signal in FROM_OUTSIDE:
-            name = Signals(body.signal).name
-            return (Undecided(f"{body.ended} was ended from outside of the run, by {name}"),)
-        reason = node.stopped.reason if node.stopped is not None else ""
-        if node.rivalled and (reason or body.said):
-            why = f'another process had its id; it said "{reason or body.said}"'
-            return (Excused(event.ref, f"{words}; {why}"),)
+            outside = Reason.of(
+                "{process} was ended from outside of the run, by {signal}",
+                process=process_scope(body.ended),
+                signal=Signals(body.signal).name,
+            )
+            return (Undecided.since(outside),)
+        excuse = self._excuse(event, body, node)
+        if excuse is not None:
+            return (Excused.of(_by_itself(event, body, node), excuse),)
+        said = ", and last said: {said}" if body.said else ""
+        return (_by_itself(event, body, node, said),)
+
+    def _excuse(self, event: Event, body: ProcessExited, node: _Node) -> Reason | None:
+        """Why a node may have ended by itself; None if nothing excuses it."""
+        said = node.stopped.reason if node.stopped is not None else ""
+        if node.rivalled and (said or body.said):
+            template = 'another process had its id; it said "{said}"'
+            return Reason.of(template, said=said or body.said, rivalled=True)
         if node.stopped is not None and not body.exit_code:
-            return (Excused(event.ref, f'{words}; it said "{reason}"'),)
+            return Reason.of('it said "{said}"', said=said)
         starting = not node.first and event.at_ns - node.began_ns <= STARTS_WITHIN_NS
         if node.faults and starting:
-            acted = f"it was starting as {min(node.faults)} acted"
-            return (Excused(event.ref, f"{words}; {acted}"),)
+            return Reason.of("it was starting as {fault} acted", fault=min(node.faults))
         if node.slot in self.harmed:
-            return (Excused(event.ref, f"{words}; {self.harmed[node.slot]} harmed its disk"),)
-        return (
-            violated(
-                event.ref,
-                Evidence.PEER,
-                f"{{process}} ended by itself {how}{', and last said: {said}' * bool(body.said)}",
-                node.said_at,
-                process=process_scope(body.ended),
-                exit_code=body.exit_code,
-                signal=body.signal,
-                said=body.said,
-            ),
-        )
+            return Reason.of("{fault} harmed its disk", fault=self.harmed[node.slot])
+        return None
+
+
+def _by_itself(event: Event, body: ProcessExited, node: _Node, and_said: str = "") -> Violated:
+    how = "by signal {signal}" if body.signal else "with exit code {exit_code}"
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        f"{{process}} ended by itself {how}{and_said}",
+        node.said_at,
+        process=process_scope(body.ended),
+        exit_code=body.exit_code,
+        signal=body.signal,
+        said=body.said,
+    )
 
 
 @final

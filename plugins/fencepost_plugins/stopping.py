@@ -32,6 +32,7 @@ from fencepost import (
     ProcessAsked,
     ProcessExited,
     ProcessSpawned,
+    Reason,
     Rule,
     RunEnd,
     Shared,
@@ -43,7 +44,7 @@ from fencepost import (
     on,
     process_scope,
     slot_of,
-    span,
+    slot_scope,
     violated,
 )
 
@@ -69,18 +70,18 @@ class Stop:
     """For how long nothing has kept it from ending."""
     seen_ns: int = 0
     """Up to when that is known."""
-    why_not: str = ""
-    """What keeps it from ending now; empty if nothing does."""
-    kept: str = ""
+    why_not: Reason | None = None
+    """What keeps it from ending now; None if nothing does."""
+    kept: Reason | None = None
     """What did so last."""
 
     def passes(self, at_ns: int) -> None:
         """Counts the time until then."""
-        if not self.why_not:
+        if self.why_not is None:
             self.calm_ns += max(0, at_ns - self.seen_ns)
         self.seen_ns = max(self.seen_ns, at_ns)
 
-    def look(self, why_not: str) -> None:
+    def look(self, why_not: Reason | None) -> None:
         """Notes what keeps it from ending from now on."""
         self.why_not, self.kept = why_not, why_not or self.kept
 
@@ -89,20 +90,19 @@ class Stop:
         waited_ns = at_ns - self.asked_ns
         if waited_ns <= STOP_BOUND_NS:
             return None
-        if self.calm_ns <= STOP_BOUND_NS:
-            waited = span(waited_ns)
-            message = f"{process} was asked to end by {self.signal}, and had not {waited} later"
-            return Excused(self.asked, f"{message}; {self.kept}")
-        return violated(
+        excuse = self.kept if self.calm_ns <= STOP_BOUND_NS else None
+        late = "{process} was asked to end by {signal}, and had not {after_ns} later"
+        calm = "; for {calm_ns} of that nothing kept it from those that it tells"
+        broken = violated(
             self.asked,
             Evidence.PEER,
-            "{process} was asked to end by {signal}, and had not {after_ns} later; for {calm_ns} "
-            "of that nothing kept it from those that it tells",
+            late + calm if excuse is None else late,
             process=process_scope(process),
             signal=self.signal,
             after_ns=waited_ns,
             calm_ns=self.calm_ns,
         )
+        return broken if excuse is None else Excused.of(broken, excuse)
 
 
 def asked_by(event: Event, waiting: Mapping[str, Stop]) -> Iterable[str]:
@@ -123,8 +123,8 @@ class Around(Protocol):
         """Applies an event."""
         ...
 
-    def keeps(self, process: str) -> str:
-        """What keeps a process from ending, in words; empty if nothing does."""
+    def keeps(self, process: str) -> Reason | None:
+        """What keeps a process from ending; None if nothing does."""
         ...
 
     def needs(self, process: str) -> Collection[str]:
@@ -157,11 +157,12 @@ class AnyNode:
             case FaultHealed(fault_id=fault_id):
                 self.faults.discard(fault_id)
 
-    def keeps(self, process: str) -> str:
+    def keeps(self, process: str) -> Reason | None:
         """See `Around`."""
-        acting = [f"{one} acted" for one in sorted(self.faults)]
-        others = [f"{one} was dead" for one in sorted(self.dead - {slot_of(process)})]
-        return next(iter([*acting, *others]), "")
+        if self.faults:
+            return Reason.of("{fault} acted", fault=min(self.faults))
+        dead = min(self.dead - {slot_of(process)}, default="")
+        return Reason.of("{slot} was dead", slot=slot_scope(dead)) if dead else None
 
     def needs(self, process: str) -> Collection[str]:
         """See `Around`."""
@@ -231,7 +232,9 @@ class EndsWhenAsked(Rule[Stops]):
             if end.ended_at_ns - stop.asked_ns > STOP_BOUND_NS:
                 found += state.overdue(process, stop, end.ended_at_ns)
             else:
-                found.append(Undecided(f"the run ended before {process}, which was asked to"))
+                words = "the run ended before {process}, which was asked to"
+                open_ = Reason.of(words, process=process_scope(process))
+                found.append(Undecided.since(open_))
         return (*found, *judged(state.suspects, end))
 
 

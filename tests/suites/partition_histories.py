@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fencepost import Fact, Scope
+from fencepost import Excused, Fact, Facts, Scope, Undecided
 from fencepost.testing import Broken, HistoryBuilder, Verdict, judge
 from fencepost_kafka import (
     FollowingStarted,
@@ -99,12 +99,21 @@ def record(h: HistoryBuilder, offset: int, process: str = CONTROLLER) -> None:
     h.add(process, MetadataCommitted(offset=offset, epoch=1, kind="", digest=""))
 
 
-def stated(found: Verdict | Broken, *names: str) -> object:
-    """These facts of a violation, or of a verdict's first one: several as a tuple, one as itself.
-    A scope is its name, with its kind where that is a number: `orders-0`, `broker 2`."""
-    broken = found.violations[0] if isinstance(found, Verdict) else found
-    facts = tuple(_plain(broken.facts[name]) for name in names)
-    return facts[0] if len(facts) == 1 else facts
+def stated(found: Verdict | Broken | Excused | Undecided, *names: str) -> object:
+    """These facts of a finding, or of a verdict's first violation: several as a tuple, one as
+    itself. A scope is its name, with its kind where that is a number: `orders-0`, `broker 2`."""
+    one = found.violations[0] if isinstance(found, Verdict) else found
+    return _values(one.facts, names)
+
+
+def why(found: Verdict, *names: str) -> object:
+    """These facts of why the first finding that was excused or left undecided was, as `stated`."""
+    return _values([*found.excuses, *found.undecided][0].why, names)
+
+
+def _values(facts: Facts, names: tuple[str, ...]) -> object:
+    values = tuple(_plain(facts[name]) for name in names)
+    return values[0] if len(values) == 1 else values
 
 
 def _plain(fact: Fact) -> object:

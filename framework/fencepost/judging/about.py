@@ -1,8 +1,9 @@
-"""What a violation is about: facts by name, from which its sentence is made.
+"""What a finding is about: facts by name, from which its sentence is made.
 
 A rule states facts, and a template that names them. The sentence is made of both, for people only:
 no code reads it. Whoever asks what a violation is about (known findings, explanations, the report's
-candidates) reads the facts. So a sentence can be reworded, and nothing else changes.
+candidates, tests) reads the facts. So a sentence can be reworded, and nothing else changes. A
+`Reason`, why something is not judged, is made in the same way.
 
     violated(
         event.ref,
@@ -68,7 +69,7 @@ def slot_scope(name: str) -> Scope:
 
 
 Fact = bool | int | float | str | Scope | tuple[int | str | Scope, ...]
-"""What a violation states under a name."""
+"""What a finding states under a name."""
 Facts = Mapping[str, Fact]
 
 
@@ -77,6 +78,24 @@ def sentence_of(template: str, facts: Facts) -> str:
     `5.2 s`; a tuple is written as a list; a scope as the module says. Raises KeyError for a name
     that no fact has, so that a misspelt one is found by the first test that breaks the promise."""
     return template.format_map({name: _word(name, fact, template) for name, fact in facts.items()})
+
+
+@final
+class Reason(Struct, frozen=True, gc=False):
+    """Why something is not judged: facts, and the words that are made of them for people."""
+
+    words: str
+    facts: Facts = {}
+
+    @staticmethod
+    def of(template: str, /, **facts: Fact) -> Reason:
+        """The reason with these facts; each `{name}` of the template is the fact of that name."""
+        return Reason(sentence_of(template, facts), facts)
+
+    def within(self, template: str, /, **facts: Fact) -> Reason:
+        """A reason that names this one as `{why}`. It has the facts of both."""
+        words = sentence_of(template, {**facts, "why": self.words})
+        return Reason(words, {**self.facts, **facts})
 
 
 def _word(name: str, fact: Fact, template: str) -> object:

@@ -27,8 +27,8 @@ from typing import NamedTuple, final
 from msgspec import Struct
 
 from fencepost.events.names import slot_of
-from fencepost.events.words import span
 from fencepost.history.run_end import HARNESS, RunEnd
+from fencepost.judging.about import Reason, process_scope
 from fencepost.judging.findings import Excused, Finding, Undecided, Violated
 
 OBSERVERS = (HARNESS, "clients")
@@ -37,6 +37,8 @@ STALL_SHARE = 10
 """A time proves nothing if stalls took more than this part of the bound: a tenth."""
 ANEW_NS = 30_000_000_000
 """What has stood still finds its peers again by then: connections, an election, a session."""
+_BUT = "; but "
+"""What joins a violation with why it is none."""
 _COVERED_PERCENT = 90
 """How much of the delay a stall must cover to be the reason for it."""
 
@@ -83,7 +85,7 @@ def _judged(one: Deadline, end: RunEnd) -> Finding:
     broken = one.violated
     # 1. The event that would show that it was done may be among those that are missing.
     if one.omission and not end.whole_until(one.to_ns):
-        return Undecided(f"{broken.message}; but the history is not complete", broken.at)
+        return Undecided.of(broken, Reason("the history is not complete"), _BUT)
     nodes = _Stood.of(one.actors, one, end)
     # 2. From when it was due at last, an actor that stood still for nearly all of the delay is the
     # whole reason for it.
@@ -92,8 +94,7 @@ def _judged(one: Deadline, end: RunEnd) -> Finding:
         # `late.ns`: what is seen at the very moment at which it is due has a delay of 0, which a
         # stall of 0 would cover.
         if late.ns and 100 * late.ns >= _COVERED_PERCENT * (one.to_ns - one.due_ns):
-            why = f"{late.longest} stalled for {span(late.ns)} when it was due"
-            return Excused(broken.at, f"{broken.message}; but {why}")
+            return Excused.of(broken, late.reason("when it was due"), _BUT)
     # 3. Of those who waited, the one that stood still least counts: if any of them ran, it would
     # have seen the act. Without such witnesses, the actors alone are asked.
     each = [_Stood.of((name,), one, end) for name in one.witnesses]
@@ -104,8 +105,7 @@ def _judged(one: Deadline, end: RunEnd) -> Finding:
         # second.
         notable = stood.ns * STALL_SHARE > one.bound_ns
         if notable and took_ns - stood.ns <= max(2 * one.bound_ns, ANEW_NS):
-            why = f"{stood.longest} stalled for {span(stood.ns)} meanwhile"
-            return Undecided(f"{broken.message}; but {why}", broken.at)
+            return Undecided.of(broken, stood.reason("meanwhile"), _BUT)
     return broken
 
 
@@ -130,6 +130,15 @@ class _Stood(NamedTuple):
                 each.setdefault(process, []).append(within)
         together = _length([within for some in each.values() for within in some])
         return _Stood(together, max(each, key=lambda name: _length(each[name]), default=""))
+
+    def reason(self, when: str) -> Reason:
+        """That these processes stood still, by the name of the one that did so for longest."""
+        return Reason.of(
+            "{stalled} stalled for {stalled_ns} {when}",
+            stalled=process_scope(self.longest),
+            stalled_ns=self.ns,
+            when=when,
+        )
 
 
 def _length(intervals: Sequence[tuple[int, int]]) -> int:

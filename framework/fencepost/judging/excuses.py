@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from fencepost.events import Effect, Event, FaultHealed, FaultInjected, began_ns
 from fencepost.events.names import slot_of
+from fencepost.judging.about import Reason, Scope, process_scope, slot_scope
 
 FAULT_KINDS: frozenset[type[Struct]] = frozenset({FaultInjected, FaultHealed})
 """The events that `Excuses.take` applies."""
@@ -74,13 +75,29 @@ class Excuse(Struct, frozen=True):
         others = sorted({other for pair in self.directions if own in pair for other in pair})
         return next((one for one in others if one != own and needed(one)), "")
 
-    def reason(self, process: str, needed: Callable[[str], bool]) -> str:
-        """How it affects a process or its link to a slot that it needs, in words; empty if it does
-        not."""
+    def reason(self, process: str, needed: Callable[[str], bool]) -> Reason | None:
+        """How it affects a process or its link to a slot that it needs; None if it does not."""
         if self.hits(process):
-            return f"{self.fault_id} acted upon {process}"
+            return self.upon(process)
         other = self.parts(process, needed)
-        return f"{self.fault_id} acted upon the link of {process} and {other}" if other else ""
+        return self.upon_link(process, other) if other else None
+
+    def upon(self, process: str) -> Reason:
+        """That it acted upon a process or a slot."""
+        return Reason.of("{fault} acted upon {process}", fault=self.fault_id, process=_end(process))
+
+    def upon_link(self, process: str, other: str) -> Reason:
+        """That it acted upon the link of two processes or slots."""
+        return Reason.of(
+            "{fault} acted upon the link of {process} and {other}",
+            fault=self.fault_id,
+            process=_end(process),
+            other=_end(other),
+        )
+
+
+def _end(name: str) -> Scope:
+    return process_scope(name) if "#" in name else slot_scope(name)
 
 
 @final
@@ -119,22 +136,22 @@ class Excuses(Struct):
         yield from self.now.values()
         yield from (one for one in self.healed if one.ended_ns is None or one.ended_ns >= from_ns)
 
-    def on(self, *processes: str) -> str:
-        """The first fault that acts upon one of these processes, or upon a link between two of
-        them, in words; empty if none does."""
-        return next((reason for _, reason in self.among(processes)), "")
+    def on(self, *processes: str) -> Reason | None:
+        """How the first fault that does so acts upon one of these processes, or upon a link between
+        two of them; None if none does."""
+        return next((reason for _, reason in self.among(processes)), None)
 
     def among(
         self, processes: tuple[str, ...], needed: Callable[[str], bool] = lambda slot: False
-    ) -> Iterator[tuple[Excuse, str]]:
+    ) -> Iterator[tuple[Excuse, Reason]]:
         """The faults that act upon one of these processes, upon a link between two of them, or upon
-        a link from one of them to a slot that they need; each with what it does, in words."""
+        a link from one of them to a slot that they need; each with what it does."""
         # A link between two of these processes counts as needed by both.
         slots = frozenset(map(slot_of, processes))
         for fault in self.now.values():
             reasons = (
                 fault.reason(one, lambda slot: slot in slots or needed(slot)) for one in processes
             )
-            reason = next(filter(None, reasons), "")
-            if reason:
+            reason = next(filter(None, reasons), None)
+            if reason is not None:
                 yield fault, reason

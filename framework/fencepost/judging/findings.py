@@ -1,4 +1,8 @@
-"""Findings: what a rule may report about its clause, and the facts that it states."""
+"""Findings: what a rule may report about its clause, and the facts that it states.
+
+`facts` of a finding say what is, or would be, violated. `why` of an undecided or excused one are
+the facts of its reason. They are kept apart: both often name a `process`, and seldom the same one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from fencepost.events import Cause
-from fencepost.judging.about import Fact, Facts, sentence_of
+from fencepost.judging.about import Fact, Facts, Reason, sentence_of
 
 
 class Evidence(StrEnum):
@@ -62,6 +66,21 @@ class Undecided(Struct, frozen=True, gc=False):
     message: str
     at: Cause | None = None
     follows: str = ""
+    facts: Facts = {}
+    why: Facts = {}
+
+    @staticmethod
+    def since(why: Reason, at: Cause | None = None, follows: str = "") -> Undecided:
+        """What cannot be judged for that reason, whatever it would be."""
+        return Undecided(why.words, at, follows, why=why.facts)
+
+    @staticmethod
+    def of(broken: Violated, why: Reason | None = None, joint: str = "; ") -> Undecided:
+        """What would be that violation, if the evidence did not end; `joint` joins their words."""
+        if why is None:
+            return Undecided(broken.message, broken.at, facts=broken.facts)
+        message = f"{broken.message}{joint}{why.words}"
+        return Undecided(message, broken.at, facts=broken.facts, why=why.facts)
 
 
 class Excused(Struct, frozen=True, gc=False):
@@ -70,6 +89,19 @@ class Excused(Struct, frozen=True, gc=False):
 
     at: Cause
     message: str
+    facts: Facts = {}
+    why: Facts = {}
+
+    @staticmethod
+    def of(broken: Violated, why: Reason, joint: str = "; ") -> Excused:
+        """What would be that violation, without the reason; `joint` joins their words."""
+        message = f"{broken.message}{joint}{why.words}"
+        return Excused(broken.at, message, broken.facts, why.facts)
+
+    @staticmethod
+    def after(at: Cause, why: Reason) -> Excused:
+        """All that the clause promises from an event on, by which what it stands on was lost."""
+        return Excused(at, f"not judged from then on: {why.words}", why=why.facts)
 
 
 Finding = Exercised | Violated | Undecided | Excused

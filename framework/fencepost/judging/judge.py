@@ -50,6 +50,7 @@ from fencepost.events import (
 )
 from fencepost.events.traits import by_harness
 from fencepost.history.run_end import HARNESS, RunEnd
+from fencepost.judging.about import Reason
 from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Undecided
 from fencepost.judging.owed import Unprinted
 from fencepost.judging.rules import Clause, Handler, Rule
@@ -244,7 +245,7 @@ class Judge:
         self._unprinted = Unprinted(
             (kind for one in self._rules for kind in one.rule.absence), plane
         )
-        self._forfeited: tuple[Event, str] | None = None
+        self._forfeited: tuple[Event, Reason] | None = None
         """The event from which on nothing is judged, and why."""
         self._stopped: set[str] = set()
         self._ended: list[str] = []
@@ -333,11 +334,11 @@ class Judge:
         # would silence all rules.
         for rule, one in self._watched[type(event.body)]:
             try:
-                reason = one.take(event) if rule.working else ""
+                reason = one.take(event) if rule.working else None
             except Exception as error:
                 self._crashed([rule], error, event)
                 continue
-            if reason:
+            if reason is not None:
                 self._forfeited = event, reason
                 return True
         return False
@@ -411,10 +412,9 @@ class Judge:
         forfeited: Forfeited | None = None
         if self._forfeited is not None:  # what waited for an event is excused, and not undecided
             event, reason = self._forfeited
-            forfeited = Forfeited(reason, tuple(self._ended), event.at_ns)
-            message = f"not judged from then on: {reason}"
+            forfeited = Forfeited(reason.words, tuple(self._ended), event.at_ns)
             for one in self._excused.values():
-                self._add(one, (Excused(event.ref, message),), AT_END, until.ended_at_ns)
+                self._add(one, (Excused.after(event.ref, reason),), AT_END, until.ended_at_ns)
             if not end.damage and not end.gaps:  # it was cut short only after that
                 end = replace(end, complete=True)
         tallies: dict[str, Tally] = {}

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, final
 from msgspec import Struct
 
 from fencepost.events import Event
+from fencepost.judging.about import Reason
 from fencepost.judging.findings import Excused
 
 Key = tuple[str | int, ...]
@@ -56,9 +57,8 @@ class Forfeiture(Protocol):
         """The classes of the bodies that it reads."""
         ...
 
-    def take(self, event: Event) -> str:
-        """Why nothing is promised from this event on, in one sentence; empty if all is promised
-        still."""
+    def take(self, event: Event) -> Reason | None:
+        """Why nothing is promised from this event on; None if all is promised still."""
         ...
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +28,14 @@ from fencepost.events.words import span
 from fencepost.history.files import content, decoded, write_whole
 from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.judging.about import Facts
-from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Violated
+from fencepost.judging.findings import (
+    Evidence,
+    Excused,
+    Exercised,
+    Finding,
+    Undecided,
+    Violated,
+)
 from fencepost.judging.rules import Clause
 from fencepost.model.errors import UsageError
 
@@ -95,7 +102,9 @@ class Verdict(Struct, frozen=True):
     `exercised` is how often the clause was exercised. `evidence` is the strongest kind of evidence
     for a violation, or else for an exercise: client before peer before self; None if there is none.
     `sentence` is the clause's own. `reason` says why the verdict is unknown or not applicable, and
-    of other verdicts what was excused. `excused` counts what faults excused.
+    of other verdicts what was excused. `excused` counts what faults excused; `excuses` and
+    `undecided` keep the first `MESSAGES_KEPT` of such findings that say different things, with
+    their facts, in the order of their sentences.
     `violated` counts all violations; `violations` keeps the first `VIOLATIONS_KEPT`. `known` are
     the ids of known findings (`fencepost.judging.known_findings`); it is empty if any violation is
     new. `follows`: the verdict is unknown only because of another clause, which is violated.
@@ -111,6 +120,8 @@ class Verdict(Struct, frozen=True):
     known: tuple[str, ...] = ()
     excused: int = 0
     follows: str = ""
+    excuses: tuple[Excused, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
 
     @property
     def first_new(self) -> Broken | None:
@@ -141,9 +152,11 @@ class Tally:
     undecided: int = 0
     follow: set[str] = field(default_factory=set)
     """The clauses that explain undecided findings; empty text: nothing explains one of them."""
-    messages: list[str] = field(default_factory=list)
+    open: list[Undecided] = field(default_factory=list)
+    """The first of those that are undecided."""
     excused: int = 0
-    excuses: list[str] = field(default_factory=list)
+    excuses: list[Excused] = field(default_factory=list)
+    """The first of those that say different things."""
     crashed: str = ""
     lacks: str = ""
     """Which events of those that the rules read are missing, if only such events are."""
@@ -167,13 +180,15 @@ class Tally:
                 self.violations.append((position, broken))
         elif isinstance(finding, Excused):
             self.excused += 1
-            if finding.message not in self.excuses and len(self.excuses) < MESSAGES_KEPT:
-                self.excuses.append(finding.message)
+            if len(self.excuses) < MESSAGES_KEPT and all(
+                one.message != finding.message for one in self.excuses
+            ):
+                self.excuses.append(finding)
         else:
             self.undecided += 1
             self.follow.add(finding.follows)
-            if len(self.messages) < MESSAGES_KEPT:
-                self.messages.append(finding.message)
+            if len(self.open) < MESSAGES_KEPT:
+                self.open.append(finding)
 
     def merge(self, other: Tally) -> None:
         """Adds another tally of the same clause."""
@@ -188,11 +203,26 @@ class Tally:
         self.undecided += other.undecided
         self.follow |= other.follow
         # Sorted for the same reason.
-        self.messages = sorted({*self.messages, *other.messages})[:MESSAGES_KEPT]
+        self.open = _different([*self.open, *other.open])[:MESSAGES_KEPT]
         self.excused += other.excused
-        self.excuses = sorted({*self.excuses, *other.excuses})[:MESSAGES_KEPT]
+        self.excuses = _different([*self.excuses, *other.excuses])[:MESSAGES_KEPT]
         self.crashed = min(filter(None, (self.crashed, other.crashed)), default="")
         self.lacks = min(filter(None, (self.lacks, other.lacks)), default="")
+
+
+Unjudged = TypeVar("Unjudged", bound=Excused | Undecided)
+
+
+def _different(findings: Sequence[Unjudged]) -> list[Unjudged]:
+    """One finding for each sentence, by the sentence; of several the first by its event."""
+    each: dict[str, Unjudged] = {}
+    for one in sorted(findings, key=_sentence):
+        each.setdefault(one.message, one)
+    return [*each.values()]
+
+
+def _sentence(one: Excused | Undecided) -> tuple[str, str, int]:
+    return (one.message, one.at.process, one.at.seq) if one.at else (one.message, "", -1)
 
 
 def _place(kept: tuple[int, Broken]) -> tuple[int, str, int, str]:
@@ -268,6 +298,8 @@ def verdict_of(clause: Clause, tally: Tally, end: RunEnd, missed: Sequence[str])
         violated=tally.violated if violations else 0,
         violations=violations,
         excused=tally.excused,
+        excuses=tuple(_different(tally.excuses)),
+        undecided=tuple(_different(tally.open)),
     )
 
 
@@ -286,7 +318,11 @@ def _excuses(tally: Tally) -> str:
     """What faults excused, in one sentence; empty if they excused nothing."""
     if not tally.excused:
         return ""
-    return f"{tally.excused} excused: {'; '.join(sorted(set(tally.excuses)))}"
+    return f"{tally.excused} excused: {_sentences(tally.excuses)}"
+
+
+def _sentences(findings: Sequence[Excused | Undecided]) -> str:
+    return "; ".join(one.message for one in _different(findings))
 
 
 def _missed(missed: Sequence[str]) -> str:
@@ -323,7 +359,7 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
         return Outcome.UNKNOWN, f"the history is not complete: {tally.lacks or end.lacks}"
     # Something waited for an event that never came, or could not be told.
     if tally.undecided:
-        return Outcome.UNKNOWN, "; ".join(sorted(set(tally.messages)))
+        return Outcome.UNKNOWN, _sentences(tally.open)
     # A fault that missed may be what excused it: then nothing did.
     if missed and tally.excused:
         return Outcome.UNKNOWN, f"{_missed(missed)}, and {_excuses(tally)}"

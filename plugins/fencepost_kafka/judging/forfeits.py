@@ -51,8 +51,23 @@ from typing import Any, Final, final
 
 from msgspec import Struct
 
-from fencepost import HARMS_DISK, FaultInjected, ProcessExited, ProcessSpawned, is_second, slot_of
-from fencepost_kafka import PartitionCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
+from fencepost import (
+    HARMS_DISK,
+    FaultInjected,
+    ProcessExited,
+    ProcessSpawned,
+    Reason,
+    is_second,
+    slot_of,
+)
+from fencepost_kafka import (
+    PartitionCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    TopicCommitted,
+    broker_of,
+    partition_at,
+)
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
@@ -71,7 +86,7 @@ class Forfeits:
     """Which partitions are forfeited, and why."""
 
     def __init__(self) -> None:
-        self.gone: dict[Place, str] = {}
+        self.gone: dict[Place, Reason] = {}
         """The partitions of present topics that are forfeited, each with the first reason. Only the
         deletion of the topic takes one out: what is lost does not come back."""
         self.again: set[Place] = set()
@@ -103,12 +118,12 @@ class Forfeits:
         """topic -> the offset of the newest record of a deletion: an older record of a partition is
         of the former topic."""
 
-    def take(self, body: Any) -> Sequence[tuple[Place, str]]:
+    def take(self, body: Any) -> Sequence[tuple[Place, Reason]]:
         """Applies an event. Returns the partitions that it forfeits, each with the reason."""
         if type(body) in TAKING:
             taken = self._takeovers.take(body)
             if taken is not None:
-                return self._harm(frozenset({taken[0]}), taken[1])
+                return self._harm(frozenset({taken[0]}), f"{taken[1]} had its id")
         match body:
             case PartitionCommitted():
                 return self._committed(body)
@@ -166,7 +181,7 @@ class Forfeits:
         """The members of an ISR that have failed or lost their disks."""
         return self._harmed.get(place, {}).keys() | self._failed.get(place, set())
 
-    def _ended(self, slot: str) -> Sequence[tuple[Place, str]]:
+    def _ended(self, slot: str) -> Sequence[tuple[Place, Reason]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
         broker = self._ids.get(slot, -1)
         # With controllers the ISR of the last record tells which member failed last, so a process
@@ -174,7 +189,7 @@ class Forfeits:
         if broker < 0 or is_second(slot) or not self._by_session:
             return ()
         self._harms[broker] = self._harms.get(broker, 0) + 1
-        found: list[tuple[Place, str]] = []
+        found: list[tuple[Place, Reason]] = []
         for place, record in self._records.items():
             if broker in record.isr:
                 self._failed.setdefault(place, set()).add(broker)
@@ -195,7 +210,7 @@ class Forfeits:
                 self.gone.pop(place, None)
                 self.again.discard(place)
 
-    def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, str]]:
+    def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, Reason]]:
         place = body.topic, body.partition
         known = self._records.get(place)
         newest = self._deleted_at.get(body.topic, -1) if known is None else known.offset
@@ -229,8 +244,8 @@ class Forfeits:
             self.again.add(place)
         return found
 
-    def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, str]]:
-        found: list[tuple[Place, str]] = []
+    def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, Reason]]:
+        found: list[tuple[Place, Reason]] = []
         for one in brokers:
             self._harms[one] = self._harms.get(one, 0) + 1
         for place, record in self._records.items():
@@ -241,7 +256,7 @@ class Forfeits:
                 found += self._forfeited(place)
         return found
 
-    def _forfeited(self, place: Place) -> Sequence[tuple[Place, str]]:
+    def _forfeited(self, place: Place) -> Sequence[tuple[Place, Reason]]:
         record, harmed = self._records[place], self._harmed.get(place, {})
         members = eligible_leaders(record)
         lost = members & harmed.keys()
@@ -249,13 +264,20 @@ class Forfeits:
         # must have lost its disk.
         if not lost or not members.issubset(self._marked(place)):
             return ()
-        faults = ", ".join(sorted({harmed[one] for one in lost}))
+        harms = ", ".join(sorted({harmed[one] for one in lost}))
         beside = sorted(members.difference(record.isr))
-        also = f", and of {beside}, which are eligible beside it," if beside else ""
-        failed = "" if lost == members else f"had failed, and {sorted(lost)} "
-        reason = (
-            f"each member of the ISR {[*record.isr]} of {place[0]}-{place[1]}{also} {failed}had "
-            f"lost its disk, or a part ({faults})"
+        also = ", and of {beside}, which are eligible beside it," if beside else ""
+        failed = "" if lost == members else " had failed, and {lost}"
+        reason = Reason.of(
+            "each member of the ISR {isr} of {partition}"
+            + also
+            + failed
+            + " had lost its disk, or a part ({harms})",
+            isr=tuple(map(broker_of, record.isr)),
+            partition=partition_at(*place),
+            beside=tuple(map(broker_of, beside)),
+            harms=harms,
+            lost=tuple(map(broker_of, sorted(lost))),
         )
         self.gone.setdefault(place, reason)
         self.again.discard(place)

@@ -36,6 +36,7 @@ from fencepost import (
     FaultInjected,
     Held,
     ProcessSpawned,
+    Reason,
     Rule,
     slot_of,
 )
@@ -270,12 +271,11 @@ class PresentTopics:
                 part.states[number] = UNBEGUN if renewed is None else renewed(state)
         part.shared.clear()
 
-    def _forfeit(self, topic: Generations, partition: int, event: Event, reason: str) -> None:
+    def _forfeit(self, topic: Generations, partition: int, event: Event, reason: Reason) -> None:
         topic.forfeit(partition)
-        message = f"not judged from then on: {reason}"
         for part in topic.parts.get(partition, ()):
             self._excused += [
-                (number, Excused(event.ref, message))
+                (number, Excused.after(event.ref, reason))
                 for number, state in enumerate(part.states)
                 if state is not UNBEGUN
             ]

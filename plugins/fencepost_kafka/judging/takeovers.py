@@ -42,7 +42,7 @@ class Takeovers:
 
     def take(self, body: Any) -> tuple[int, str] | None:
         """Applies an event. Returns the broker whose id may have another disk from then on, and the
-        reason."""
+        second process that had the id."""
         match body:
             case ProcessSpawned(slot=slot) if is_second(slot):
                 self._claims[body.node_id] = body.started
@@ -75,4 +75,4 @@ class Takeovers:
         if claims is not None:
             self._taken[broker] = claims
         process = claims or taken
-        return None if process is None else (broker, f"{process} had its id")
+        return None if process is None else (broker, process)

@@ -24,13 +24,13 @@ from fencepost import (
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    Reason,
     Rule,
     RunEnd,
     began_ns,
     judged,
     on,
     slot_of,
-    span,
     violated,
 )
 from fencepost_kafka import (
@@ -61,9 +61,9 @@ class _Dead:
     ref: Cause
     calm_ns: int | None
     """Since when servers have been able to decide, undisturbed; not before its death."""
-    excuse: str = ""
+    excuse: Reason | None = None
     """What disturbed them since its death."""
-    excused: str = ""
+    excused: Reason | None = None
     """The excuse that was printed."""
     done: bool = False
     """Whether it is out of the cluster and leads nothing."""
@@ -243,18 +243,18 @@ class DeadIsFenced(Rule[_Deaths]):
         # begins the bound anew.
         reason = state.around.undecided()
         for dead in state.dead.values():
-            if reason:
+            if reason is not None:
                 dead.calm_ns, dead.excuse = None, reason
             elif dead.calm_ns is None:
                 dead.calm_ns = event.at_ns
             elif disturbance is not None and state.around.disturbs(disturbance):
-                dead.calm_ns, dead.excuse = event.at_ns, disturbance.words
+                dead.calm_ns, dead.excuse = event.at_ns, disturbance.why
         if isinstance(body, ProcessExited):
             self._died(state, event, body, reason)
         return found
 
     @staticmethod
-    def _died(state: _Deaths, event: Event, body: ProcessExited, reason: str) -> None:
+    def _died(state: _Deaths, event: Event, body: ProcessExited, reason: Reason | None) -> None:
         """A process ended. Another one with its id is the broker, unless it was refused the id or
         the one that ended held it."""
         broker = state.around.brokers.get(slot_of(body.ended))
@@ -265,7 +265,7 @@ class DeadIsFenced(Rule[_Deaths]):
         # incarnation, or if all others were refused the id since another one has it.
         if others - state.ids.refused and not state.ids.held(body.ended, broker):
             return
-        calm_ns = None if reason else event.at_ns
+        calm_ns = event.at_ns if reason is None else None
         dead = _Dead(event.at_ns, event.ref, calm_ns, reason, done=not state.left(broker))
         state.dead[broker] = dead
 
@@ -282,29 +282,30 @@ class DeadIsFenced(Rule[_Deaths]):
             if dead.done or dead.reported or took_ns <= bound_ns:
                 continue
             left = state.left(broker)
-            if dead.calm_ns is None or at_ns - dead.calm_ns <= bound_ns:
-                if dead.excused != dead.excuse:
-                    message = f"{span(took_ns)} after its death broker {broker} {left}"
-                    found.append(Excused(at, f"{message}; {dead.excuse}"))
-                dead.excused = dead.excuse
-                continue
+            excused = dead.calm_ns is None or at_ns - dead.calm_ns <= bound_ns
+            if excused and dead.excused == dead.excuse:
+                continue  # it was printed
+            since_ns = at_ns if dead.calm_ns is None else dead.calm_ns
+            late = "{after_ns} after its death broker {broker} {left}"
+            calm = "; nothing disturbed what decides for {calm_ns} of that"
             broken = violated(
                 at,
                 Evidence.PEER,
-                "{after_ns} after its death broker {broker} {left}; nothing disturbed what decides "
-                "for {calm_ns} of that",
+                late if excused else late + calm,
                 (dead.ref,),
                 after_ns=took_ns,
                 broker=broker_of(broker),
                 left=left,
-                calm_ns=at_ns - dead.calm_ns,
+                calm_ns=at_ns - since_ns,
                 places=tuple(partition_at(*place) for place in sorted(state.led(broker))),
                 unfenced=state.unfenced(broker),
             )
+            if excused and dead.excuse is not None:
+                found.append(Excused.of(broken, dead.excuse))
+                dead.excused = dead.excuse
+                continue
             needed = state.around.needed()
-            state.suspects.append(
-                Deadline(broken, (HARNESS, *needed), dead.calm_ns, at_ns, bound_ns)
-            )
+            state.suspects.append(Deadline(broken, (HARNESS, *needed), since_ns, at_ns, bound_ns))
             dead.reported = True
         return found
 

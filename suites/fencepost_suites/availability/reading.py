@@ -22,6 +22,7 @@ from fencepost import (
     Findings,
     PhaseStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -70,7 +71,7 @@ class _Reading:
     new_from: int | None = None
     """The first offset that was not acknowledged yet when the leader died; None: it has not died,
     or the consumer has got such a message since."""
-    excuse: str = ""
+    excuse: Reason | None = None
     reported: bool = False
 
     @property
@@ -312,11 +313,12 @@ class ReadableAgain(Rule[_Consumers]):
             since_ns=at_ns - since_ns,
             acknowledged=one.acked,
         )
-        why = state.forfeits.gone.get(place, "")
-        if why or one.fit.excuses(since_ns, at_ns, bound_ns):
+        why = state.forfeits.gone.get(place)
+        if why is not None or one.fit.excuses(since_ns, at_ns, bound_ns):
             was, reader.excuse = reader.excuse, why or one.fit.why_not
-            excused = Excused(reader.ref, f"{broken.message}; {reader.excuse}")
-            return NOTHING if was == reader.excuse else (excused,)
+            if reader.excuse is None or was == reader.excuse:
+                return NOTHING
+            return (Excused.of(broken, reader.excuse),)
         from_ns = max(since_ns, one.fit.since_ns or 0)
         slots = state.around.needed(state.partitions.newest[place].replicas)
         late = Deadline(broken, (HARNESS, *slots), from_ns, at_ns, bound_ns, witnesses=(name,))
@@ -330,6 +332,6 @@ class ReadableAgain(Rule[_Consumers]):
         # Only at the end is it known whether anyone got a message there.
         suspects = [one.deadline for one in state.suspects if shown.get(one.place, -1) >= one.next]
         lost = [one.deadline for one in state.suspects if shown.get(one.place, -1) < one.next]
-        unread = "; but nobody got a message there: it is stuck, or they are lost"
-        undecided = [Undecided(f"{d.violated.message}{unread}", d.violated.at) for d in lost]
+        unread = Reason("nobody got a message there: it is stuck, or they are lost")
+        undecided = [Undecided.of(one.violated, unread, "; but ") for one in lost]
         return (*found, *judged(suspects, end), *undecided)

@@ -26,6 +26,7 @@ from fencepost import (
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -49,6 +50,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
     broker_of,
+    partition_at,
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
@@ -131,18 +133,18 @@ class _Healing:
         elif before is not None and not before.isr and before.eligible:
             self.cleared[place] = body.offset, ref
 
-    def kept(self) -> str:
-        """The first place that a broker kept which was removed for good, in words; empty if there
-        is none."""
+    def kept(self) -> Reason | None:
+        """The first place that a broker kept which was removed for good; None if there is none."""
         gone = self.gone()
         for place, one in self.partitions.newest.items():
             lost = sorted(gone.intersection(one.replicas)) if one.topic not in self.marked else ()
             if lost:
-                return (
-                    f"broker {lost[0]} was removed for good, and was a replica of "
-                    f"{place[0]}-{place[1]} still"
+                return Reason.of(
+                    "broker {broker} was removed for good, and was a replica of {partition} still",
+                    broker=broker_of(lost[0]),
+                    partition=partition_at(*place),
                 )
-        return ""
+        return None
 
     def lacks(self) -> _Lack:
         """The first thing that the cluster lacks."""
@@ -319,7 +321,9 @@ class RecoversInTime(Rule[_Healing]):
             return NOTHING
         # The removed broker's places would have to be moved by its administrator.
         kept = state.kept()
-        return (Excused(event.ref, kept) if kept else Exercised(event.ref, Evidence.PEER),)
+        if kept is not None:
+            return (Excused(event.ref, kept.words, why=kept.facts),)
+        return (Exercised(event.ref, Evidence.PEER),)
 
     def _late(self, state: _Healing, at_ns: int) -> None:
         """Takes note of what the cluster still lacks when the bound is over."""

@@ -15,7 +15,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Event, Findings, on, slot_of
+from fencepost import Event, Findings, Reason, on, slot_of
 from fencepost_plugins.stopping import EndsWhenAsked, Stops
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 
@@ -30,14 +30,14 @@ class _Deciders:
         """Applies an event."""
         self.around.take(event)
 
-    def keeps(self, process: str) -> str:
-        """What keeps a process from ending, in words; a server that decides tells none before."""
+    def keeps(self, process: str) -> Reason | None:
+        """What keeps a process from ending; a server that decides tells none before."""
         deciders = self.around.deciders()
         decides = slot_of(process) in deciders
         needed = frozenset() if decides else deciders
         upon = self.around.faults.among((process,), needed.__contains__)
-        by_fault = next((words for _, words in upon), "")
-        return by_fault or ("" if decides else self.around.undecided())
+        by_fault = next((why for _, why in upon), None)
+        return by_fault or (None if decides else self.around.undecided())
 
     def needs(self, process: str) -> Collection[str]:
         """The slots of the process and of those that decide."""

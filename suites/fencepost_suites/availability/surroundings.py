@@ -60,7 +60,10 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     ProcessSpawned,
+    Reason,
+    process_scope,
     slot_of,
+    slot_scope,
 )
 from fencepost_kafka import (
     BoundsStated,
@@ -70,6 +73,8 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProbeCompleted,
     QuorumLearned,
+    broker_of,
+    partition_of,
 )
 from fencepost_kafka.vocabulary import CLIENTS
 
@@ -91,10 +96,14 @@ _START_NS = 20_000_000_000
 that never says so would excuse everything for the rest of the run."""
 
 
-class Disturbance(Struct, frozen=True):
-    """What an event changed: the slots, or the pairs of slots whose links it affects; in words."""
+UNCOMMITTED = Reason("nothing is committed about it")
 
-    words: str
+
+class Disturbance(Struct, frozen=True):
+    """What an event changed: the slots, or the pairs of slots whose links it affects; and why that
+    may be an excuse."""
+
+    why: Reason
     slots: frozenset[str] = frozenset()
     pairs: frozenset[tuple[str, str]] = frozenset()
 
@@ -146,8 +155,8 @@ class Surroundings:
     joining: set[str] = field(default_factory=set)
     """Those of them without which the others were no majority when they started, until they learn
     the voters. Each is in it once, so a controller that learns the voters again excuses nothing."""
-    unrest: tuple[int, str] = (0, "")
-    """When the servers that decide were disturbed last, and by what; at first by nothing."""
+    unrest: tuple[int, Reason] | None = None
+    """When the servers that decide were disturbed last, and by what; None: by nothing yet."""
     shortly_ns: int = 0
     """For how long that explains an election: the bound within which a dead broker is fenced. 0
     until the run has stated its bounds: then only a fault that still acts explains one."""
@@ -178,7 +187,7 @@ class Surroundings:
             return disturbance
         # Remembered for an election that comes shortly after: a voter that was cut off and is
         # healed may depose the controller only then.
-        self.unrest = event.at_ns, disturbance.words
+        self.unrest = event.at_ns, disturbance.why
         # A disturbance of standbys alone touches nothing that brokers rely upon. It does where the
         # controller has lost its majority by it: that one may resign, and then its leases end.
         if self.leading and not self._goes_on(event.at_ns):
@@ -200,7 +209,8 @@ class Surroundings:
             # may bring an election about; by itself it disturbs nothing.
             case Administered(operation="add_voter" | "remove_voter") as body:
                 self.doubted.update(body.targets)
-                asked = f"a client asked to {body.operation.replace('_', ' ')}"
+                operation = body.operation.replace("_", " ")
+                asked = Reason.of("a client asked to {operation}", operation=operation)
                 self.unrest = event.at_ns, asked
             case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter", outcome="answered") as body:
                 return self._accepted(self.ids.get(body.voter, ""), body.api)
@@ -214,11 +224,11 @@ class Surroundings:
                     return None
                 self.faults.take(event)
                 fault = self.faults.now[body.fault_id]
-                return _by(fault, f"{body.fault_id} began")
+                return _by(fault, Reason.of("{fault} began", fault=body.fault_id))
             case FaultHealed() as body:
                 healed = self.faults.take(event)
                 if healed is not None:
-                    return _by(healed, f"{body.fault_id} was healed")
+                    return _by(healed, Reason.of("{fault} was healed", fault=body.fault_id))
         return None
 
     def _exited(self, ended: str) -> Disturbance:
@@ -229,11 +239,15 @@ class Surroundings:
             del self.living[slot]
             self.starting.pop(slot, None)
         if self.leading != ended:
-            return Disturbance(f"{ended} ended", frozenset({slot}))
+            why = Reason.of("{process} ended", process=process_scope(ended))
+            return Disturbance(why, frozenset({slot}))
         # What was relied upon until now: afterwards `_relied` names all that decide.
         relied, self.leading = self._relied(), ""
-        words = f"{ended} ended, which acted as the controller: its successor grants whole leases"
-        return Disturbance(words, relied)
+        why = Reason.of(
+            "{process} ended, which acted as the controller: its successor grants whole leases",
+            process=process_scope(ended),
+        )
+        return Disturbance(why, relied)
 
     def _elected(self, event: Event, epoch: int) -> Disturbance | None:
         # An observer of a foreign system may report an election late, when a later one is known.
@@ -241,26 +255,26 @@ class Surroundings:
             return None
         why = self._explained(event.at_ns)  # by what happened to the one before, so it comes first
         self.leading, self.led, self.epoch = event.process, event.process, epoch
-        return self._election(f"{event.process} was elected", why)
+        return self._election("{controller} was elected", event.process, why)
 
     def _resigned(self, event: Event) -> Disturbance | None:
         if event.process != self.leading:
             return None
         why = self._explained(event.at_ns)
         self.leading = ""
-        return self._election(f"{event.process} resigned", why)
+        return self._election("{controller} resigned", event.process, why)
 
-    def _election(self, words: str, why: str) -> Disturbance | None:
+    def _election(self, did: str, controller: str, why: Reason | None) -> Disturbance | None:
         """Another controller acts, which gives each broker a whole lease: a disturbance only where
         something explains it."""
-        if not why:
+        if why is None:
             return None
-        return Disturbance(
-            f"{words} as {why}: a new controller grants whole leases", self._relied()
-        )
+        template = did + " as {why}: a new controller grants whole leases"
+        elected = why.within(template, controller=process_scope(controller))
+        return Disturbance(elected, self._relied())
 
-    def _explained(self, at_ns: int) -> str:
-        """What may have made the voters elect, in words; empty if nothing that is known."""
+    def _explained(self, at_ns: int) -> Reason | None:
+        """What may have made the voters elect; None if nothing that is known."""
         voters = self.deciding - self.removed
         slot = slot_of(self.led)
         # A live controller is deposed by what stops it, or by a voter that does not hear it, so its
@@ -271,12 +285,13 @@ class Surroundings:
         for fault in self.faults.now.values():
             for voter in sorted(near):
                 if fault.hits(voter):
-                    return f"{fault.fault_id} acted upon {voter}"
+                    return fault.upon(voter)
             for one, other in sorted(fault.directions):
                 if {one, other} <= voters and not near.isdisjoint((one, other)):
-                    return f"{fault.fault_id} acted upon the link of {one} and {other}"
-        last_ns, words = self.unrest
-        return f"{words} shortly before" if words and at_ns - last_ns <= self.shortly_ns else ""
+                    return fault.upon_link(one, other)
+        if self.unrest is None or at_ns - self.unrest[0] > self.shortly_ns:
+            return None
+        return self.unrest[1].within("{why} shortly before")
 
     def _ended(self, target: str) -> bool:
         """Whether a fault's target is a process that has ended. Its end is what the fault did."""
@@ -297,7 +312,8 @@ class Surroundings:
         self.living[body.slot] = body.started
         if body.slot not in self.deciders():
             return None
-        return Disturbance(f"{body.started} began", frozenset({body.slot}))
+        why = Reason.of("{process} began", process=process_scope(body.started))
+        return Disturbance(why, frozenset({body.slot}))
 
     def _started(self, event: Event) -> Disturbance | None:
         """A controller has started, by its own word. That disturbs only where the others were no
@@ -310,7 +326,7 @@ class Surroundings:
         if self.living.get(slot) != event.process or self.leading == event.process:
             return None
         self.starting.pop(slot, None)
-        came = self._came(event, f"{event.process} had started")
+        came = self._came(event, "{process} had started")
         if needed:
             self.joining.add(event.process)
         return came if needed else None
@@ -320,11 +336,12 @@ class Surroundings:
         busy machine, Kafka's does so seconds after it has begun."""
         self.joining.discard(event.process)
         lives = self.living.get(slot_of(event.process)) == event.process
-        return self._came(event, f"{event.process} had learned the voters") if lives else None
+        return self._came(event, "{process} had learned the voters") if lives else None
 
-    def _came(self, event: Event, words: str) -> Disturbance:
-        self.unrest = event.at_ns, words
-        return Disturbance(words, self._relied() | {slot_of(event.process)})
+    def _came(self, event: Event, did: str) -> Disturbance:
+        why = Reason.of(did, process=process_scope(event.process))
+        self.unrest = event.at_ns, why
+        return Disturbance(why, self._relied() | {slot_of(event.process)})
 
     def _voting(self, servers: frozenset[str]) -> frozenset[str]:
         """Those that vote. Of those in doubt, the ones that run may not, and the others may."""
@@ -348,11 +365,9 @@ class Surroundings:
             self.removed.discard(slot)
         else:
             self.removed.add(slot)
-        return self._other_voters(f"{slot} became {'a' if api == 'AddRaftVoter' else 'no'} voter")
-
-    def _other_voters(self, words: str) -> Disturbance:
-        """Other voters may elect another leader, so this disturbs all that decide."""
-        return Disturbance(words, self.deciders())
+        template = "{slot} became a voter" if api == "AddRaftVoter" else "{slot} became no voter"
+        # Other voters may elect another leader, so this disturbs all that decide.
+        return Disturbance(Reason.of(template, slot=slot_scope(slot)), self.deciders())
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -386,8 +401,8 @@ class Surroundings:
     def _relied(self) -> frozenset[str]:
         return frozenset({slot_of(self.leading)}) if self.leading else self.deciders()
 
-    def undecided(self) -> str:
-        """Why no server may be able to decide about brokers, in words; empty if one can.
+    def undecided(self) -> Reason | None:
+        """Why no server may be able to decide about brokers; None if one can.
 
         A majority of the servers must run, whether those in doubt vote or not, that no fault
         affects: neither its members, nor their links with the one that acts, nor the links by which
@@ -402,8 +417,14 @@ class Surroundings:
             running = frozenset(one for one in servers if one in self.living)
             if not self._sure(running, servers):
                 voting = self._voting(servers)
-                count = f"{len(running & voting)} of {len(voting)} servers {role} ran"
-                return f"{count}{self._in_doubt()}"
+                return self._in_doubt(
+                    Reason.of(
+                        "{running} of {voting} servers {role} ran",
+                        running=len(running & voting),
+                        voting=len(voting),
+                        role=role,
+                    )
+                )
             harm = self._harm(running)
             # For ZooKeeper any harm is a reason; see the module. Controllers have to lose every
             # majority by it.
@@ -412,14 +433,14 @@ class Surroundings:
         # Controllers decide themselves. Over ZooKeeper its servers only store, and a broker has to
         # decide.
         if self._has_controllers():
-            return ""
+            return None
         running = frozenset(self.deciding & self.living.keys())
         if self.acting in self.living:
             return self._affected([self.acting]) or self._harmed(self.acting, running)
         brokers = [slot for slot in self.brokers if slot in self.living]
         if all(self._affected([slot]) or self._cut(slot, running) for slot in brokers):
-            return "no broker ran unaffected that could decide"
-        return ""
+            return Reason("no broker ran unaffected that could decide")
+        return None
 
     def _goes_on(self, at_ns: int, without: str = "") -> bool:
         """Whether a majority of the controllers decides without one, and without those that do not
@@ -458,46 +479,58 @@ class Surroundings:
             for some in combinations(seen, size)
         )
 
-    def _harm(self, running: Collection[str]) -> str:
-        """What affects the servers that run, in words; first what affects the one that acts."""
+    def _harm(self, running: Collection[str]) -> Reason | None:
+        """What affects the servers that run; first what affects the one that acts."""
         slots, first = sorted(running), slot_of(self.leading)
-        own = self._affected((first,)) or self._harmed(first, (CLIENTS,)) if first else ""
-        upon = own or self._affected(slots) or (self._harmed(first, slots) if first else "")
+        own = self._affected((first,)) or self._harmed(first, (CLIENTS,)) if first else None
+        upon = own or self._affected(slots) or (self._harmed(first, slots) if first else None)
         return upon or self._between({*slots, CLIENTS})
 
-    def _harmed(self, slot: str, others: Iterable[str]) -> str:
-        """What affects a slot's links with others, in words."""
-        return next(filter(None, (self._between((slot, one)) for one in others)), "")
+    def _harmed(self, slot: str, others: Iterable[str]) -> Reason | None:
+        """What affects a slot's links with others."""
+        return next(filter(None, (self._between((slot, one)) for one in others)), None)
 
-    def _in_doubt(self) -> str:
+    def _in_doubt(self, why: Reason) -> Reason:
+        """The same reason, with the servers of which it is not known whether they vote."""
         if not self.doubted:
-            return ""
-        return f", and it is not known whether {' and '.join(sorted(self.doubted))} voted"
+            return why
+        return why.within(
+            "{why}, and it is not known whether {names} voted",
+            names=" and ".join(sorted(self.doubted)),
+            doubted=tuple(map(slot_scope, sorted(self.doubted))),
+        )
 
     def _has_controllers(self) -> bool:
         """Whether servers decide that are no brokers over ZooKeeper; they may be brokers, too."""
         return any(not one.startswith(_ZOOKEEPER) for one in self.deciding)
 
-    def unfit(self, record: PartitionCommitted, least: int) -> str:
-        """Why the partition may have no live, connected majority in its ISR, in words; empty if it
-        has one, of at least that size.
+    def unfit(self, record: PartitionCommitted, least: int) -> Reason | None:
+        """Why the partition may have no live, connected majority in its ISR; None if it has one, of
+        at least that size.
 
         Its leader must be dead or a part of that majority, since a leader that lives and is
         affected may go on leading.
         """
         reason = self.undecided()
-        if reason:
+        if reason is not None:
             return reason
         members = self._connected(record)
         wanted = max(least, len(record.replicas) // 2 + 1)
         if len(members) < wanted:
-            place = f"{record.topic}-{record.partition}"
-            return f"the ISR {list(record.isr)} of {place} had {len(members)} unaffected members"
+            return Reason.of(
+                "the ISR {isr} of {partition} had {unaffected} unaffected members",
+                isr=tuple(map(broker_of, record.isr)),
+                partition=partition_of(record),
+                unaffected=len(members),
+            )
         # A dead leader is replaced, and the bound has room for that. A live one behind a fault
         # keeps the leadership for as long as its lease, or its session, can be renewed.
         if record.leader not in members and self.slots(record.leader):
-            return f"broker {record.leader}, which led, was affected by a fault"
-        return ""
+            return Reason.of(
+                "broker {leader}, which led, was affected by a fault",
+                leader=broker_of(record.leader),
+            )
+        return None
 
     def _connected(self, record: PartitionCommitted) -> Sequence[int]:
         """The members of the ISR that run, once each, and reach each other and the others."""
@@ -524,12 +557,12 @@ class Surroundings:
             del at[away[0] if away else worst]
         return [*at.values()]
 
-    def _affected(self, slots: Iterable[str]) -> str:
+    def _affected(self, slots: Iterable[str]) -> Reason | None:
         for fault in self.faults.now.values():
             for slot in slots:
                 if fault.hits(slot):
-                    return f"{fault.fault_id} acted upon {slot}"
-        return ""
+                    return fault.upon(slot)
+        return None
 
     def _cut(self, slot: str, others: Iterable[str]) -> Sequence[str]:
         """The slots among the others whose link to this one a fault affects."""
@@ -543,18 +576,18 @@ class Surroundings:
             )
         ]
 
-    def _between(self, slots: Collection[str]) -> str:
+    def _between(self, slots: Collection[str]) -> Reason | None:
         for fault in self.faults.now.values():
             for one, other in sorted(fault.directions):
                 if one in slots and other in slots:
-                    return f"{fault.fault_id} acted upon the link of {one} and {other}"
-        return ""
+                    return fault.upon_link(one, other)
+        return None
 
 
-def _by(fault: Excuse, words: str) -> Disturbance:
+def _by(fault: Excuse, why: Reason) -> Disturbance:
     if fault.directions:
-        return Disturbance(words, pairs=fault.directions)
-    return Disturbance(words, slots=fault.slots)
+        return Disturbance(why, pairs=fault.directions)
+    return Disturbance(why, slots=fault.slots)
 
 
 @final
@@ -564,9 +597,9 @@ class Fit:
 
     since_ns: int | None = None
     """None: it has none, and no time counts. A disturbance sets it to the present time."""
-    why_not: str = ""
-    """What disturbed it last, or why it had none. It stays once the majority is back: it is
-    the excuse until the bound is over."""
+    why_not: Reason | None = None
+    """What disturbed it last, or why it had none; None: nothing yet. It stays once the majority is
+    back: it is the excuse until the bound is over."""
 
     def look(
         self,
@@ -579,17 +612,17 @@ class Fit:
         """Looks again whether it has a majority, of at least that size, and whether it was
         disturbed just now."""
         if record is None:
-            self.since_ns, self.why_not = None, "nothing is committed about it"
+            self.since_ns, self.why_not = None, UNCOMMITTED
             return
         reason = around.unfit(record, least)
-        if reason:
+        if reason is not None:
             self.since_ns, self.why_not = None, reason
         elif self.since_ns is None:
             self.since_ns = at_ns
         # A replica outside of the ISR is needed for nothing: when it was paused each 15 s, that
         # excused ten minutes without a write.
         elif disturbance is not None and around.disturbs(disturbance, {*record.isr, record.leader}):
-            self.since_ns, self.why_not = at_ns, disturbance.words
+            self.since_ns, self.why_not = at_ns, disturbance.why
 
     def excuses(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:
         """Whether it had its majority for no longer than the bound in this time."""

@@ -25,6 +25,7 @@ from fencepost import (
     Findings,
     PhaseStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Violated,
@@ -33,7 +34,6 @@ from fencepost import (
     on,
     process_scope,
     slot_of,
-    span,
     violated,
 )
 from fencepost_kafka import (
@@ -48,6 +48,7 @@ from fencepost_kafka import (
     TopicCommitted,
     TopicMarked,
     broker_of,
+    partition_at,
     partition_of,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
@@ -109,12 +110,12 @@ class Wanted:
     death: Death | None = None
     """The death of its leader, until a write that was invoked after it is acknowledged."""
     reported: bool = False
-    excuse: str = ""
+    excuse: Reason | None = None
     """The excuse that was printed since clients could write last."""
 
     def begin(self, at_ns: int) -> None:
         """Clients could write at this time, or begin to want it."""
-        self.since_ns, self.reported, self.excuse = at_ns, False, ""
+        self.since_ns, self.reported, self.excuse = at_ns, False, None
         self.pauses = [one for one in self.pauses if one[1] > at_ns]
         self.failures = [one for one in self.failures if one[0] > at_ns]
 
@@ -373,12 +374,12 @@ class WritableAgain(Rule[_Writing]):
             # The bound runs from the later of two: clients want to write, and the partition has its
             # majority undisturbed.
             from_ns = max(wanted.since_ns, fit_ns or 0)
-            lost = state.forfeits.gone.get(place, "")
-            if lost or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
+            lost = state.forfeits.gone.get(place)
+            if lost is not None or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
                 why = lost or wanted.fit.why_not
                 # Each excuse is printed once, and again only when it is another one.
-                if wanted.excuse != why:
-                    found.append(Excused(at.ref, f"{_unwritten(place, waited_ns)}; {why}"))
+                if why is not None and wanted.excuse != why:
+                    found.append(Excused.of(_unwritten(at.ref, place, waited_ns), why))
                 wanted.excuse = why
                 continue
             record = state.partitions.newest[place]
@@ -403,10 +404,13 @@ class WritableAgain(Rule[_Writing]):
         return (*found, *judged(state.suspects, end))
 
 
-def _unwritten(place: TopicPartition, waited_ns: int) -> str:
-    return (
-        f"no write to {place[0]}-{place[1]} was acknowledged for {span(waited_ns)}, though clients "
-        "wanted to write"
+def _unwritten(at: Cause, place: TopicPartition, waited_ns: int) -> Violated:
+    return violated(
+        at,
+        Evidence.CLIENT,
+        "no write to {partition} was acknowledged for {since_ns}, though clients wanted to write",
+        partition=partition_at(*place),
+        since_ns=waited_ns,
     )
 
 

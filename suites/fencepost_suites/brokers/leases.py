@@ -24,6 +24,7 @@ from fencepost import (
     Findings,
     NodeStopped,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -140,8 +141,8 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             bound_ns=period_ns,
         )
         if not heard.certain:
-            why = f"{broken.message}; but when that came is not recorded"
-            return (Undecided(why, event.ref),)
+            unknown = Reason("when that came is not recorded")
+            return (Undecided.of(broken, unknown, "; but "),)
         state.suspects.append(
             Deadline(
                 broken, (event.process,), heard.since_ns, event.at_ns, period_ns, omission=False
@@ -565,5 +566,5 @@ class LostLeaseIsFenced(Rule[_Leases]):
             if given == {False}:
                 yield from judged((late,), end)
             else:
-                why = f"{late.violated.message}; but who gave it another one is not known"
-                yield Undecided(why, late.violated.at)
+                unknown = Reason("who gave it another one is not known")
+                yield Undecided.of(late.violated, unknown, "; but ")

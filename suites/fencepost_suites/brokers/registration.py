@@ -18,6 +18,7 @@ from fencepost import (
     Findings,
     NodeStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -126,8 +127,8 @@ class ActiveOnlyWhenTold(Rule[_Allowed]):
         if answers or not taken:
             return judged((late,), end)
         # It told of an answer, and its controller may have been killed before it recorded it.
-        why = f"{late.violated.message}; but who gave it the lease that it took is not known"
-        return (Undecided(why, late.violated.at),)
+        unknown = Reason("who gave it the lease that it took is not known")
+        return (Undecided.of(late.violated, unknown, "; but "),)
 
 
 _MOVES = frozenset(

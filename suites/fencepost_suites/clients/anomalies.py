@@ -19,6 +19,7 @@ from fencepost import (
     Finding,
     Findings,
     Key,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -148,8 +149,13 @@ class LostWrite(Rule[Unread]):
         # The cluster did not answer, so nothing is known of these writes. Without any reading,
         # nothing is said of them at all.
         if unread and state.error:
-            message = f"{unread} acknowledged writes of {state.of} could not be read back"
-            return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)
+            lack = Reason.of(
+                "{writes} acknowledged writes of {partition} could not be read back: {error}",
+                writes=unread,
+                partition=Scope("partition", str(state.of)),
+                error=state.error,
+            )
+            return (Undecided.since(lack, follows=RECOVERED),)
         return NOTHING
 
 
@@ -248,8 +254,12 @@ class Unseen(Rule[_Unseen]):
         # Acknowledged after the last reading had asked: no reading could have returned them.
         late = len(state.waiting) - len(unseen)
         if late:
-            message = f"nothing of {state.of} was read after {late} writes had been acknowledged"
-            found.append(Undecided(message, follows=RECOVERED))
+            lack = Reason.of(
+                "nothing of {partition} was read after {writes} writes had been acknowledged",
+                partition=Scope("partition", str(state.of)),
+                writes=late,
+            )
+            found.append(Undecided.since(lack, follows=RECOVERED))
         return found
 
 
@@ -350,8 +360,13 @@ class InconsistentOffsets(Rule[_Contents]):
 
     def end(self, state: _Contents, end: RunEnd) -> Findings:
         if state.got and state.error:
-            message = f"{len(state.got)} messages of {state.of} were not read again"
-            return (Undecided(f"{message}: {state.error}", follows=RECOVERED),)
+            lack = Reason.of(
+                "{messages} messages of {partition} were not read again: {error}",
+                messages=len(state.got),
+                partition=Scope("partition", str(state.of)),
+                error=state.error,
+            )
+            return (Undecided.since(lack, follows=RECOVERED),)
         return NOTHING
 
 

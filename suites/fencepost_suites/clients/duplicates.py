@@ -15,6 +15,7 @@ from fencepost import (
     Excused,
     Exercised,
     Findings,
+    Reason,
     RunEnd,
     Violated,
     on,
@@ -75,8 +76,8 @@ class _Places:
         epoch = self.in_two_epochs.get(suspect.operation)
         if epoch is None:
             return suspect.violated
-        why = f"its producer began epoch {epoch} with it in flight"
-        return Excused(suspect.violated.at, f"{suspect.violated.message}; {why}")
+        why = Reason.of("its producer began epoch {epoch} with it in flight", epoch=epoch)
+        return Excused.of(suspect.violated, why)
 
     def invoked(self, event: Event, body: ProduceInvoked) -> None:
         if body.idempotent:

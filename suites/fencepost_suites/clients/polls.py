@@ -18,8 +18,10 @@ from fencepost import (
     Finding,
     Findings,
     Key,
+    Reason,
     Rule,
     RunEnd,
+    Scope,
     Shared,
     Undecided,
     on,
@@ -216,8 +218,15 @@ class PollSkip(Rule[_Skips]):
         if not state.gaps:
             return NOTHING
         start, stop, process, ref = state.gaps[0]
-        message = f"{process} jumped from {start} to {stop} of {state.of}"
-        return (Undecided(f"{message}, and nothing was read afterwards", ref, RECOVERED),)
+        skipped = Reason.of(
+            "{client} jumped from {start} to {stop} of {partition}, and nothing was read "
+            "afterwards",
+            client=process_scope(process),
+            start=start,
+            stop=stop,
+            partition=Scope("partition", str(state.of)),
+        )
+        return (Undecided.since(skipped, ref, RECOVERED),)
 
 
 def _met(state: _Skips, body: Polled) -> list[Finding]:

@@ -23,6 +23,7 @@ from fencepost import (
     FaultInjected,
     NodeStopped,
     ProcessExited,
+    Reason,
     RunEnd,
     Scope,
     Violated,
@@ -198,8 +199,8 @@ class _Due:
     """The role that is due; None: an answer is."""
     since_ns: int = 0
     """Since when no fault excuses it."""
-    excuse: str = ""
-    """What the newest fault that did so acted upon, in words."""
+    excuse: Reason | None = None
+    """What the newest fault that did so acted upon."""
 
     def missed(self, waited_ns: int) -> Violated:
         """A violation: it was not done within that time."""
@@ -308,7 +309,7 @@ class Effects:
         if isinstance(event.body, FaultInjected | FaultHealed):
             for one in (*self.queues.values(), *(due for due, _ in self.roles.values())):
                 excuse = self.faults.on(one.process, one.controller)
-                if excuse:
+                if excuse is not None:
                     one.since_ns, one.excuse = event.at_ns, excuse
         if isinstance(event.body, FaultHealed):
             self.faults.take(event)
@@ -397,9 +398,10 @@ class Effects:
         due_ns = since_ns + EFFECT_WITHIN_NS
         # A fault that still names either end excuses it, however long it has lasted.
         lasting = self.faults.on(one.process, one.controller)
-        if at_ns <= due_ns or lasting:
-            message = one.missed(at_ns - one.began_ns).message
-            self.excused.append(Excused(one.ref, f"{message}; but {lasting or one.excuse}"))
+        excuse = lasting or (one.excuse if at_ns <= due_ns else None)
+        if excuse is not None:
+            broken = one.missed(at_ns - one.began_ns)
+            self.excused.append(Excused.of(broken, excuse, "; but "))
             return
         self.suspects.append(
             Deadline(

@@ -319,7 +319,7 @@ class RequestsCarryEpoch(Rule[_Written]):
         never = [one for several in state.unregistered.values() for one in several]
         if end.complete:
             return never
-        return [Undecided(one.message, one.at) for one in never]
+        return [Undecided.of(one) for one in never]
 
 
 @dataclass(slots=True)

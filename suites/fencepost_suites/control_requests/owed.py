@@ -23,6 +23,7 @@ from fencepost import (
     NodeStarted,
     NodeStopped,
     ProcessExited,
+    Reason,
     Violated,
     process_scope,
     violated,
@@ -61,8 +62,8 @@ class Due:
     registered_ns: int
     excused_ns: int = 0
     """Until when a fault excuses the controller."""
-    excuse: str = ""
-    """What that fault did, in words."""
+    excuse: Reason | None = None
+    """What that fault did."""
     counted: bool = False
     """Whether the excuse was reported: the action would have been overdue."""
     overlooked: bool = False
@@ -109,7 +110,7 @@ class Owed:
         found: list[Finding] = []
         for broker, one in list(self.due.items()):
             excuse = self._excuse(one, now_ns, needs_broker)
-            if excuse:
+            if excuse is not None:
                 one.excused_ns, one.excuse = now_ns, excuse
             # Each controller has the whole time for what it finds.
             began_ns = max(one.since_ns, self.began_ns)
@@ -120,10 +121,10 @@ class Owed:
             from_ns = max(began_ns, one.excused_ns)
             since_ns = from_ns if now_ns - from_ns > BOUND_NS else began_ns
             broken = self._overdue(template, broker, one, now_ns - since_ns)
-            if now_ns - from_ns <= BOUND_NS:
+            if one.excuse is not None and now_ns - from_ns <= BOUND_NS:
                 if not one.counted:
                     one.counted = True
-                    found.append(Excused(one.at, f"{broken.message}; but {one.excuse}"))
+                    found.append(Excused.of(broken, one.excuse, "; but "))
                 continue
             due_ns = from_ns + BOUND_NS
             late = Deadline(
@@ -155,8 +156,8 @@ class Owed:
         if due is not None and any(self.faults.among((due.process,), _is_zookeeper)):
             del self.due[broker]
 
-    def _excuse(self, one: Due, now_ns: int, needs_broker: bool) -> str:
-        """Which fault may keep the controller from an action, in words; empty if none.
+    def _excuse(self, one: Due, now_ns: int, needs_broker: bool) -> Reason | None:
+        """Which fault may keep the controller from an action; None if none may.
 
         A broker that registers during a fault reaches ZooKeeper, which thus serves. If the
         controller does not, another is elected after the session timeout.
@@ -164,14 +165,17 @@ class Owed:
         if needs_broker:
             for fault in self.faults.now.values():
                 if fault.between(one.process, self.controller):
-                    pair = f"{one.process} and {self.controller}"
-                    return f"{fault.fault_id} acted upon the link of {pair}"
+                    return fault.upon_link(one.process, self.controller)
         if not self.by_log:
-            return ""
+            return None
         for fault in self.faults.now.values():
             # Which server the controller is connected to is not known.
             if fault.slots and all(map(_is_zookeeper, fault.slots)):
-                return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
+                return Reason.of(
+                    "{fault} acted upon {servers}",
+                    fault=fault.fault_id,
+                    servers=", ".join(sorted(fault.slots)),
+                )
         both = one.process, self.controller
         for fault, reason in self.faults.among(both, _is_zookeeper):
             if (
@@ -180,7 +184,7 @@ class Owed:
                 or now_ns <= one.registered_ns + SESSION_NS
             ):
                 return reason
-        return ""
+        return None
 
 
 def _is_zookeeper(slot: str) -> bool:

@@ -20,6 +20,7 @@ from fencepost import (
     Finding,
     Findings,
     ProcessSpawned,
+    Reason,
     Rule,
     RunEnd,
     judged,
@@ -68,14 +69,14 @@ class _Znodes:
     servers: set[str] = field(default_factory=set)
     """The slots of ZooKeeper's servers."""
 
-    def cut_off(self, process: str, since_ns: int, at_ns: int) -> str:
-        """Why a controller was not told of the end of a session for that long, in words: what fell
-        due while a fault parted it from ZooKeeper is due a second after the heal."""
+    def cut_off(self, process: str, since_ns: int, at_ns: int) -> Reason | None:
+        """Why a controller was not told of the end of a session for that long: what fell due while
+        a fault parted it from ZooKeeper is due a second after the heal."""
         for fault in self.faults.since(since_ns):
             reason = fault.reason(process, self.servers.__contains__)
             if reason and (fault.ended_ns is None or at_ns <= fault.ended_ns + KNOWN_WITHIN_NS):
                 return reason
-        return ""
+        return None
 
     def registered(self, event: Event, body: BrokerRegistered) -> None:
         """Applies a registration. Its process may record it later than ZooKeeper its end."""
@@ -178,8 +179,15 @@ class OnlyWithZnode(Rule[_Znodes]):
             return NOTHING
         gone = state.gone[broker, epoch]
         reason = state.cut_off(process, since_ns, at_ns)
-        if reason:
-            return (Excused(gone.ref, f"{process} was not told of the session's end: {reason}"),)
+        if reason is not None:
+            untold = violated(
+                gone.ref,
+                Evidence.PEER,
+                "{process} was not told of the session's end",
+                process=process_scope(process),
+                broker=broker_of(broker),
+            )
+            return (Excused.of(untold, reason, ": "),)
         state.suspects.append(
             Deadline(
                 violated=violated(

@@ -23,6 +23,7 @@ from fencepost import (
     Findings,
     NodeStopped,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Violated,
@@ -61,8 +62,8 @@ class _Unrecorded:
 
     since_ns: int
     ref: Cause
-    excuse: str
-    """Which fault may have lost the answers, in words; empty: none."""
+    excuse: Reason | None
+    """Which fault may have lost the answers; None: none."""
     times: int = 1
 
 
@@ -139,7 +140,7 @@ class _Reactions:
             other=process_scope(event.process),
         )
         if known.excuse:
-            return (Excused(event.ref, f"{broken.message}, while {known.excuse}"),)
+            return (Excused.of(broken, known.excuse, ", while "),)
         self._suspect(broken, name, known.since_ns, event.at_ns, UNRECORDED_FOR_NS)
         return NOTHING
 

@@ -22,6 +22,7 @@ from fencepost import (
     Exercised,
     Findings,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     judged,
@@ -122,7 +123,7 @@ class _Silences:
     sent."""
     away: Away = field(default_factory=Away)
     faults: Excuses = field(default_factory=Excuses)
-    suspects: list[tuple[int, Deadline, str]] = field(default_factory=list)
+    suspects: list[tuple[int, Deadline, Reason | None]] = field(default_factory=list)
     """A broker, why the controller was late to declare it inactive, and the fault upon its way to
     ZooKeeper then; empty if there was none."""
 
@@ -266,12 +267,12 @@ class SilentBecomesInactive(Rule[_Silences]):
         )
         # Only while a fault acted upon that way as the declaration was due.
         way = [
-            f"{fault.fault_id} acted upon the link of {process} and {server}"
+            fault.upon_link(process, server)
             for fault in state.faults.since(due_ns)
             if fault.began_ns <= at_ns
             if (server := fault.parts(process, lambda slot: slot.startswith(ROLE)))
         ]
-        state.suspects.append((broker, late, way[0] if way else ""))
+        state.suspects.append((broker, late, way[0] if way else None))
 
     def end(self, state: _Silences, end: RunEnd) -> Findings:
         for process, term in state.terms.now.items():
@@ -284,8 +285,8 @@ class SilentBecomesInactive(Rule[_Silences]):
             # and had heard the broker all the time.
             if not _was_heard(one, state.delivered.get((one.actors[0], broker), ()))
         ]
-        excused = [Excused(d.violated.at, f"{d.violated.message}; {way}") for d, way in late if way]
-        return (*excused, *judged([one for one, way in late if not way], state.away.told(end)))
+        excused = [Excused.of(one.violated, way) for one, way in late if way is not None]
+        return (*excused, *judged([one for one, way in late if way is None], state.away.told(end)))
 
 
 def _latest_ns(timeout_ns: int) -> int:

@@ -22,6 +22,7 @@ from fencepost import (
     Findings,
     Forfeiture,
     NodeStarted,
+    Reason,
     Rule,
     Scope,
     on,
@@ -95,7 +96,7 @@ class _Quorum:
         return {slot_of(process) for process in self.ids}
 
     def replaced(self, epoch: int, one: str, other: str) -> str:
-        """The fault by which two controllers may have been elected in an epoch, since each voter
+        """The faults by which two controllers may have been elected in an epoch, since each voter
         that they share had lost its first vote; empty if there is none."""
         # Two majorities share a voter. If each voter of both had forgotten its first vote, both
         # elections are explained; one that had not is a broken promise.
@@ -208,12 +209,9 @@ class OneControllerAnEpoch(Rule[_Quorum]):
                 epoch=body.epoch,
                 term=Scope("term", str(body.epoch)),
             )
-            why = state.replaced(body.epoch, event.process, known[0])
-            found.append(
-                Excused(event.ref, f"{broken.message}, by votes that {why} had taken")
-                if why
-                else broken
-            )
+            fault = state.replaced(body.epoch, event.process, known[0])
+            taken = Reason.of("by votes that {fault} had taken", fault=fault)
+            found.append(Excused.of(broken, taken, ", ") if fault else broken)
         # An election that is reported behind a later one. Its winner need not have what later
         # leaders committed.
         late = any(epoch > body.epoch for epoch in state.leaders)
@@ -235,10 +233,10 @@ class OneControllerAnEpoch(Rule[_Quorum]):
                     committed=top,
                     term=Scope("term", str(body.epoch)),
                 )
-                why = state.forfeited(body.epoch, event.process, top)
-                if why:
-                    excuse = f"{broken.message}; {why} had taken it from voters"
-                    found.append(Excused(event.ref, excuse))
+                fault = state.forfeited(body.epoch, event.process, top)
+                if fault:
+                    taken = Reason.of("{fault} had taken it from voters", fault=fault)
+                    found.append(Excused.of(broken, taken))
                 elif not late:
                     # A candidate that wins late, when later leaders exist, need not have theirs.
                     found.append(broken)
@@ -278,7 +276,8 @@ class OneControllerAnEpoch(Rule[_Quorum]):
             term=Scope("term", str(epoch)),
         )
         if fault:
-            return (Excused(event.ref, f"{broken.message}; {fault} had taken its first vote"),)
+            taken = Reason.of("{fault} had taken its first vote", fault=fault)
+            return (Excused.of(broken, taken),)
         return (broken,)
 
 
@@ -293,13 +292,14 @@ class MetadataLost:
         self._quorum = _Quorum()
         self.kinds = self._rule.kinds
 
-    def take(self, event: Event) -> str:
+    def take(self, event: Event) -> Reason | None:
         """See `Forfeiture.take`."""
         # The rule's own fold decides, so the two cannot differ about what is excused.
         found = self._rule.step(self._quorum, event, event.body)
         if not isinstance(event.body, ControllerElected):
-            return ""
-        return next((one.message for one in found if isinstance(one, Excused)), "")
+            return None
+        excused = (one for one in found if isinstance(one, Excused))
+        return next((Reason(one.message, {**one.facts, **one.why}) for one in excused), None)
 
 
 @dataclass(slots=True)

@@ -196,7 +196,7 @@ class MetricsMatchHistory(Rule[_Metrics]):
             committed=committed,
             process=process_scope(state.stable_ref.process),
         )
-        return (broken if end.complete else Undecided(broken.message, broken.at),)
+        return (broken if end.complete else Undecided.of(broken),)
 
 
 def _wrong_rate(

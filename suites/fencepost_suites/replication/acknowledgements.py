@@ -15,6 +15,7 @@ from fencepost import (
     Exercised,
     FaultInjected,
     Findings,
+    Reason,
     Rule,
     Violated,
     is_second,
@@ -190,12 +191,24 @@ def _too_few(event: Event, body: ProduceAnswered, most: int, followers: Set[int]
     )
 
 
-def _excuse(state: _Ends, lost: Mapping[str, _Loss], process: str) -> str:
-    loss = lost[process]
-    return (
-        f"{process}, in the ISR, had stored up to {state.ends[process]}: {loss.fault_id} had taken "
-        f"the rest, which {loss.process} had"
+def _excused(
+    event: Event, body: ProduceAnswered, process: str, stored: int, loss: _Loss
+) -> Excused:
+    behind = violated(
+        event.ref,
+        Evidence.PEER,
+        "{other}, in the ISR, had stored up to {stored}",
+        process=process_scope(event.process),
+        other=process_scope(process),
+        partition=partition_of(body),
+        stored=stored,
     )
+    taken = Reason.of(
+        "{fault} had taken the rest, which {process} had",
+        fault=loss.fault_id,
+        process=process_scope(loss.process),
+    )
+    return Excused.of(behind, taken, ": ")
 
 
 @final
@@ -329,7 +342,7 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             )
             return (broken,)
         if excused:
-            return [Excused(event.ref, _excuse(state, lost, one)) for one in excused]
+            return [_excused(event, body, one, state.ends[one], lost[one]) for one in excused]
         # A duplicate is acknowledged for what was stored long ago: it had to wait for nobody.
         if body.duplicate:
             return NOTHING

@@ -17,6 +17,7 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -166,7 +167,7 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
             if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
                 found.append(kept)
             else:
-                found.append(Undecided(f"{kept.message} when the run ended", owed.at))
+                found.append(Undecided.of(kept, Reason("when the run ended"), " "))
         return found
 
 

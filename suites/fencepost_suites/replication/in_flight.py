@@ -16,6 +16,7 @@ from fencepost import (
     Finding,
     Findings,
     Key,
+    Reason,
     Rule,
     RunEnd,
     Shared,
@@ -261,5 +262,5 @@ class SteppingDownFailsWrites(Rule[_Queue]):
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
                 found.append(broken)
             else:
-                found.append(Undecided(f"{broken.message}; its events end soon after", ref))
+                found.append(Undecided.of(broken, Reason("its events end soon after")))
         return found

@@ -17,6 +17,7 @@ from fencepost import (
     Findings,
     ProcessExited,
     ProcessSpawned,
+    Reason,
     Rule,
     first_of,
     on,
@@ -417,7 +418,8 @@ class OneLeaderAnEpoch(Rule[_Topics]):
             node = topics.ids.get(event.process, -1)
             one_id = first_of(event.process) == first_of(known[0])
             if one_id and topics.takeovers.is_taken(node):
-                return (Excused(event.ref, f"{broken.message}; both have the id {node}"),)
+                taken = Reason.of("both have the id {node}", node=node)
+                return (Excused.of(broken, taken),)
             return (broken,)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         # Of another process that is late news: a record that it replays behind the others. Of the

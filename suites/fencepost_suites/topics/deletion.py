@@ -22,6 +22,7 @@ from fencepost import (
     NodeStarted,
     PhaseStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -31,6 +32,7 @@ from fencepost import (
     process_scope,
     second_of,
     slot_of,
+    slot_scope,
     violated,
 )
 from fencepost_kafka import (
@@ -154,7 +156,7 @@ class DeletedIsGone(Rule[_Deletions]):
             if end.ended_at_ns - at_ns > DONE_WITHIN_NS:
                 found.append(broken)
             else:
-                found.append(Undecided(broken.message, ref))
+                found.append(Undecided.of(broken))
         return found
 
 
@@ -329,8 +331,16 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
             second = state.second(place[0]) if commanded else ""
             if second:
                 state.settle(place)
-                lacks = f"{place[0]} keeps its log of {topic}-{place[2]}, a deleted topic"
-                found.append(Excused(event.ref, f"{lacks}; {second} had its id then"))
+                kept = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{slot} keeps its log of {partition}, a deleted topic",
+                    slot=slot_scope(place[0]),
+                    partition=partition_at(topic, place[2]),
+                    topic=topic_of(topic),
+                )
+                doubled = Reason.of("{process} had its id then", process=process_scope(second))
+                found.append(Excused.of(kept, doubled))
             # Commanded to remove it before the deletion could be committed, so it is late already.
             elif commanded and state.is_in(process):
                 state.settle(place)
@@ -394,5 +404,5 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
             if over_ns - at_ns > DONE_WITHIN_NS:
                 found.append(broken)
             else:
-                found.append(Undecided(broken.message, ref))
+                found.append(Undecided.of(broken))
         return found

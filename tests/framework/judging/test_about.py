@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Cause, Evidence, Facts, Scope, process_scope, slot_scope, violated
+from fencepost import (
+    Cause,
+    Evidence,
+    Excused,
+    Facts,
+    Reason,
+    Scope,
+    Undecided,
+    process_scope,
+    slot_scope,
+    violated,
+)
 from fencepost.judging.about import scopes_of, sentence_of
 from fencepost.judging.verdicts import Broken, Outcome, Verdict, read_verdicts, write_verdicts
 
@@ -31,6 +42,26 @@ def test_a_sentence_is_made_of_the_facts_that_its_template_names() -> None:
     )
     with pytest.raises(KeyError, match="ter"):
         sentence_of("{ter}", FACTS)
+
+
+def test_a_reason_has_the_facts_of_the_one_that_it_names() -> None:
+    cut = Reason.of("{fault} cut off {process}", fault="cut-1", process=process_scope("server-2#1"))
+    elected = cut.within("{controller} led as {why}", controller=process_scope("server-3#1"))
+    assert elected.words == "server-3#1 led as cut-1 cut off server-2#1"
+    assert elected.facts == {**cut.facts, "controller": process_scope("server-3#1")}
+
+
+def test_what_is_not_judged_keeps_the_facts_of_the_violation_and_of_the_reason_apart() -> None:
+    """Both may name a process, and not the same one."""
+    late = violated(
+        Cause("server-1#2", 7), Evidence.PEER, "{process} was late", process=process_scope("a#1")
+    )
+    cut = Reason.of("{fault} stopped {process}", fault="pause-1", process=process_scope("b#1"))
+    for found in (Excused.of(late, cut), Undecided.of(late, cut)):
+        assert (found.at, found.message) == (late.at, "a#1 was late; pause-1 stopped b#1")
+        assert (found.facts, found.why) == (late.facts, cut.facts)
+    assert Undecided.of(late) == Undecided(late.message, late.at, facts=late.facts)
+    assert Undecided.since(cut) == Undecided(cut.words, why=cut.facts)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import HARNESS, Deadline, Evidence, Excused, RunEnd, Undecided, Violated, judged
+from fencepost import (
+    HARNESS,
+    Deadline,
+    Evidence,
+    Excused,
+    RunEnd,
+    Undecided,
+    Violated,
+    judged,
+    process_scope,
+)
 from fencepost.events import Cause
 from fencepost.history.run_end import READ_WITHIN_NS
 from fencepost.judging.deadlines import ANEW_NS
@@ -69,6 +79,17 @@ def test_a_stall_that_covers_the_delay_is_the_reason_for_it(since_ns: int, what:
 
 def test_what_is_seen_when_it_is_due_is_excused_by_no_stall_of_no_length() -> None:
     assert found(late("broker-1", due_ns=12_000)) is Violated
+
+
+@pytest.mark.parametrize(("due_ns", "what"), [(11_000, Excused), (None, Undecided)])
+def test_a_stall_that_explains_a_delay_is_named_as_facts(
+    due_ns: int | None, what: type[Excused | Undecided]
+) -> None:
+    stalls = (("broker-1#1", 11_000, 12_000),)
+    (finding,) = judged([late("broker-1", due_ns=due_ns)], RunEnd(True, 20_000, stalls=stalls))
+    assert isinstance(finding, what)
+    assert finding.why["stalled"] == process_scope("broker-1#1")
+    assert finding.why["stalled_ns"] == 1_000
 
 
 @pytest.mark.parametrize("bound_ns", [BOUND_NS, ANEW_NS])

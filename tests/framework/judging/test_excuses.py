@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Excuses, FaultHealed, FaultInjected
+from fencepost import Excuses, FaultHealed, FaultInjected, process_scope, slot_scope
 from fencepost.testing import HistoryBuilder
 
 B1, B2, B3 = "broker-1#1", "broker-2#4", "broker-3#1"
@@ -62,8 +62,17 @@ def test_a_link_to_a_slot_that_a_process_needs_affects_it() -> None:
 
 
 def test_an_excuse_names_the_fault_and_what_it_acts_upon() -> None:
-    assert isolated_third().on(B1, B3) == "f-1 acted upon the link of broker-1#1 and broker-3"
-    assert faults("broker-2").on(B1, B2) == "f-1 acted upon broker-2#4"
+    cut, stopped = isolated_third().on(B1, B3), faults("broker-2").on(B1, B2)
+    assert cut is not None
+    assert stopped is not None
+    assert cut.words == "f-1 acted upon the link of broker-1#1 and broker-3"
+    assert cut.facts == {
+        "fault": "f-1",
+        "process": process_scope(B1),
+        "other": slot_scope("broker-3"),
+    }
+    assert stopped.words == "f-1 acted upon broker-2#4"
+    assert stopped.facts == {"fault": "f-1", "process": process_scope(B2)}
 
 
 def test_a_healed_fault_affects_nothing() -> None:
@@ -94,5 +103,6 @@ def test_the_end_of_one_of_two_faults_of_a_link_does_not_end_the_other(
     reasons = []
     for event in h.events():
         found.take(event)
-        reasons.append(found.on(B1, B2).partition(" ")[0])
-    assert reasons == ["slow_link-1", "slow_link-1", last, ""]
+        reason = found.on(B1, B2)
+        reasons.append(None if reason is None else reason.facts["fault"])
+    assert reasons == ["slow_link-1", "slow_link-1", last, None]

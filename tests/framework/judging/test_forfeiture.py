@@ -17,6 +17,7 @@ from fencepost import (
     Forfeiture,
     NodeStopped,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -42,11 +43,11 @@ class Lost:
 
     kinds: frozenset[type[Struct]] = frozenset({Said})
 
-    def take(self, event: Event) -> str:
+    def take(self, event: Event) -> Reason | None:
         assert isinstance(event.body, Said)
         if event.body.word == "crash":
             raise ValueError("boom")
-        return "its disks were lost" if event.body.word == "lost" else ""
+        return Reason("its disks were lost") if event.body.word == "lost" else None
 
 
 @dataclass
@@ -185,7 +186,7 @@ def test_a_clause_of_which_nothing_was_judged_has_no_excuse() -> None:
 def test_a_forfeiture_that_crashes_stops_its_own_rule_alone() -> None:
     kept, crashed = judged("kept", "crash", "lost", "broken")
     assert kept.verdict is Outcome.VIOLATED
-    assert (crashed.verdict, "boom" in crashed.reason) == (Outcome.UNKNOWN, True)
+    assert crashed.verdict is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize("parts", [1, 2])

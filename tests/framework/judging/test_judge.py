@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from fencepost import (
     MS,
@@ -80,7 +81,9 @@ class Listens(Rule[Count]):
             "peer": Exercised(event.ref, Evidence.PEER),
             "broken": Violated(event.ref, Evidence.PEER, "it broke"),
             "open": Undecided("the evidence ends here"),
-            "excused": Excused(event.ref, "p was late while pause-1 acted upon it"),
+            "excused": Excused(
+                event.ref, "p was late while pause-1 acted upon it", why={"fault": "pause-1"}
+            ),
         }
         if word == "crash":
             raise ValueError("boom")
@@ -409,6 +412,22 @@ def test_verdicts_are_written_and_read_again(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(UsageError, match="was not judged"):
         read_verdicts(path)
+
+
+def test_verdicts_keep_what_was_not_judged_with_its_facts(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.json"
+    found = judged("excused", "open", "excused").verdicts
+    verdict = found["X-1"]
+    assert [one.why for one in verdict.excuses] == [{"fault": "pause-1"}]
+    assert [one.message for one in verdict.undecided] == ["the evidence ends here"]
+    write_verdicts(path, found)
+    assert read_verdicts(path) == found
+    written = msgspec.json.decode(path.read_bytes())
+    for name in ("excuses", "undecided"):
+        del written["X-1"][name]
+    path.write_bytes(msgspec.json.encode(written))
+    before = replace_fields(verdict, excuses=(), undecided=())
+    assert read_verdicts(path) == {**found, "X-1": before}, "of a version that kept none"
 
 
 def test_a_history_by_hand_numbers_each_process_and_lists_its_stalls() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import pytest
@@ -18,12 +19,20 @@ from tests.suites.partition_histories import (
     lead,
     partition,
     verdict,
+    why,
 )
 from tests.suites.replication import replication_histories as r
 
-from fencepost import FaultInjected, ProcessExited, ProcessSpawned
+from fencepost import Facts, FaultInjected, ProcessExited, ProcessSpawned, Scope
 from fencepost.testing import HistoryBuilder, Outcome, judge
-from fencepost_kafka import BrokerCommitted, ProduceCompleted, ProduceInvoked, TopicCommitted
+from fencepost_kafka import (
+    BrokerCommitted,
+    ProduceCompleted,
+    ProduceInvoked,
+    TopicCommitted,
+    broker_of,
+    partition_at,
+)
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.generations import PresentTopics, topics_of_clients
 from fencepost_suites import rules
@@ -58,23 +67,28 @@ def strikes(h: HistoryBuilder, fault: str, *slots: str, number: int = 1) -> Hist
     return h
 
 
-def forfeited(h: HistoryBuilder) -> list[str]:
-    """The reasons, in order."""
+def forfeited(h: HistoryBuilder) -> list[Facts]:
+    """The facts of the reasons, in order."""
     forfeits = Forfeits()
     found = []
     for event in h.events():
         if type(event.body) in FORFEITING:
             for place, reason in forfeits.take(event.body):
                 assert place == ("orders", 0)
-                found.append(reason)
+                assert reason.facts["partition"] == partition_at(*place)
+                found.append(reason.facts)
     return found
+
+
+def brokers(*ids: int) -> tuple[Scope, ...]:
+    return tuple(map(broker_of, ids))
 
 
 @pytest.mark.parametrize("fault", ["wipe_disk", "damage_disk", "lose_power"])
 def test_a_partition_whose_only_member_loses_its_disk_is_forfeited(fault: str) -> None:
-    assert forfeited(strikes(begun(3), fault, "broker-3")) == [
-        f"each member of the ISR [3] of orders-0 had lost its disk, or a part ({fault}-1)"
-    ]
+    (reason,) = forfeited(strikes(begun(3), fault, "broker-3"))
+    assert (reason["isr"], reason["lost"]) == (brokers(3), brokers(3))
+    assert reason["harms"] == f"{fault}-1"
 
 
 @pytest.mark.parametrize(
@@ -94,10 +108,9 @@ def test_a_partition_is_kept_while_one_member_keeps_its_disk() -> None:
         strikes(h, "wipe_disk", slot, number=number)
     assert forfeited(h) == []
     strikes(h, "lose_power", "broker-2")
-    assert forfeited(h) == [
-        "each member of the ISR [1, 2, 3] of orders-0 had lost its disk, or a part "
-        "(lose_power-1, wipe_disk-0, wipe_disk-1)"
-    ]
+    (reason,) = forfeited(h)
+    assert (reason["isr"], reason["lost"]) == (brokers(1, 2, 3), brokers(1, 2, 3))
+    assert reason["harms"] == "lose_power-1, wipe_disk-0, wipe_disk-1"
 
 
 def test_one_fault_of_several_disks_forfeits_a_partition_once() -> None:
@@ -212,10 +225,9 @@ def test_a_replica_that_is_eligible_beside_the_isr_has_the_messages() -> None:
     h = begun(1, 3)
     partition(h, 11, leader=3, epoch=2, isr=(3,), eligible=(1,))
     assert forfeited(strikes(h, "wipe_disk", "broker-3")) == []
-    assert forfeited(strikes(h, "wipe_disk", "broker-1", number=2)) == [
-        "each member of the ISR [3] of orders-0, and of [1], which are eligible beside it, had "
-        "lost its disk, or a part (wipe_disk-1, wipe_disk-2)"
-    ]
+    (reason,) = forfeited(strikes(h, "wipe_disk", "broker-1", number=2))
+    assert (reason["isr"], reason["beside"]) == (brokers(3), brokers(1))
+    assert reason["lost"] == brokers(1, 3)
 
 
 def test_a_harmed_member_that_becomes_eligible_has_no_messages_until_it_joins_again() -> None:
@@ -240,11 +252,8 @@ def test_a_partition_whose_only_members_id_is_taken_over_is_forfeited() -> None:
     spawned(h, "broker-3-duplicate", 3)
     body = BrokerCommitted(offset=71, broker_id=3, broker_epoch=71, fenced=False, incarnation="x")
     h.add(CONTROLLER, body)
-    reason = (
-        "each member of the ISR [3] of orders-0 had lost its disk, or a part (broker-3-duplicate#1 "
-        "had its id)"
-    )
-    assert forfeited(h) == [reason]
+    (reason,) = forfeited(h)
+    assert reason["harms"] == "broker-3-duplicate#1 had its id"
 
 
 def deleted(h: HistoryBuilder, offset: int) -> None:
@@ -252,7 +261,7 @@ def deleted(h: HistoryBuilder, offset: int) -> None:
     h.add(CONTROLLER, body)
 
 
-def gone_after(h: HistoryBuilder) -> dict[tuple[str, int], str]:
+def gone_after(h: HistoryBuilder) -> Collection[tuple[str, int]]:
     """The partitions that are forfeited at the end."""
     forfeits = Forfeits()
     for event in h.events():
@@ -263,10 +272,9 @@ def gone_after(h: HistoryBuilder) -> dict[tuple[str, int], str]:
 
 def test_the_partitions_of_a_deleted_topic_are_forfeited_no_more() -> None:
     h = strikes(begun(3), "wipe_disk", "broker-3")
-    reason = "each member of the ISR [3] of orders-0 had lost its disk, or a part (wipe_disk-1)"
-    assert gone_after(h) == {("orders", 0): reason}
+    assert [*gone_after(h)] == [("orders", 0)]
     deleted(h, 11)
-    assert gone_after(h) == {}
+    assert not gone_after(h)
 
 
 def test_no_failure_of_before_a_deletion_counts_for_the_next_topic() -> None:
@@ -332,11 +340,8 @@ def test_over_zookeeper_a_lost_disk_forfeits_a_partition_whose_other_members_fai
     ended(h, "broker-2")
     if not loss_first:
         strikes(h, "lose_power", "broker-3")
-    reason = (
-        "each member of the ISR [2, 3] of orders-0 had failed, and [3] had lost its disk, or a "
-        "part (lose_power-1)"
-    )
-    assert forfeited(h) == [reason] * gone
+    lost = [(reason["isr"], reason["lost"]) for reason in forfeited(h)]
+    assert lost == [(brokers(2, 3), brokers(3))] * gone
 
 
 def test_failures_alone_and_that_of_a_second_process_forfeit_nothing() -> None:
@@ -390,7 +395,7 @@ def test_a_loss_from_a_forfeited_partition_is_excused_with_the_reason() -> None:
         strikes(h, "wipe_disk", slot, number=number)
     found = verdict(next_leader(h), "RP-06")
     assert (found.violated, found.excused) == (0, 1)
-    assert "not judged from then on: each member of the ISR [1, 2] of orders-0" in found.reason
+    assert why(found, "partition", "lost") == ("orders-0", ("broker 1", "broker 2"))
 
 
 def test_a_loss_while_one_member_kept_its_disk_is_a_loss() -> None:

@@ -28,9 +28,11 @@ from fencepost import (
     Finding,
     Findings,
     Key,
+    Reason,
     Rule,
     RunEnd,
     on,
+    process_scope,
     second_of,
     slot_of,
     slot_scope,
@@ -91,10 +93,15 @@ class _Disks:
         for one in sorted(body.acts(*HARMS_DISK)):
             self._is(one, "" if one in body.acts(Effect.EMPTIES_DISK) else body.fault_id)
 
-    def excuse(self, body: LeaderEpochsFound) -> str:
-        """Why a disk may have other leader epochs than its batches, in words; empty: it may not."""
+    def excuse(self, body: LeaderEpochsFound) -> Reason | None:
+        """Why a disk may have other leader epochs than its batches; None: it may not."""
         fault = self.damaged.get(body.slot)
-        return f"{fault} had damaged that disk" if fault else self.taken.get(body.node_id, "")
+        if fault:
+            return Reason.of("{fault} had damaged that disk", fault=fault)
+        process = self.taken.get(body.node_id)
+        return (
+            Reason.of("{process} had its id", process=process_scope(process)) if process else None
+        )
 
     def _is(self, slot: str, damaged_by: str) -> None:
         if damaged_by:
@@ -128,7 +135,8 @@ class EpochsAreThoseOfBatches(Rule[_Disks]):
                     state.folders.setdefault(log, _Folder()).take(event)
             case _:
                 taken = state.takeovers.take(event.body)
-                state.taken |= () if taken is None else (taken,)
+                if taken is not None:
+                    state.taken[taken[0]] = taken[1]
         return NOTHING
 
     def end(self, state: _Disks, end: RunEnd) -> Findings:
@@ -159,7 +167,7 @@ def _judged(folder: _Folder, disks: _Disks) -> Iterator[Finding]:
                 stored=stored,
             )
             excuse = disks.excuse(body)
-            yield Excused(ref, f"{differs.message}; {excuse}") if excuse else differs
+            yield differs if excuse is None else Excused.of(differs, excuse)
             return
     if len({batch.leader_epoch for batch in folder.batches}) > 1:
         yield Exercised(ref, Evidence.SELF)

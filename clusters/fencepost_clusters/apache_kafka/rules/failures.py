@@ -18,6 +18,7 @@ from fencepost import (
     FaultInjected,
     Findings,
     NodeStarted,
+    Reason,
     Rule,
     RunEnd,
     on,
@@ -102,8 +103,8 @@ class MeetsNoFault(Rule[_Faults]):
                     )
                     fault = state.harmed.get(slot_of(event.process), "")
                     if fault:
-                        message = f"{met.message}; its disk was harmed by {fault}"
-                        return (Excused(event.ref, message),)
+                        harmed = Reason.of("its disk was harmed by {fault}", fault=fault)
+                        return (Excused.of(met, harmed),)
                     return (met,)
         return NOTHING
 

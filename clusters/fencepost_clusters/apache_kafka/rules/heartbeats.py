@@ -145,7 +145,7 @@ class RunsOnceTold(Rule[_Unfenced]):
             )
             soon = end.ended_at_ns - runs.at_ns <= LOGGED_WITHIN_NS
             if lost or soon or not end.complete:
-                found.append(Undecided(never.message, runs.ref))
+                found.append(Undecided.of(never))
             else:
                 found.append(never)
         return found

@@ -16,6 +16,7 @@ from fencepost import (
     FaultInjected,
     NodeStarted,
     ProcessExited,
+    Reason,
     slot_of,
 )
 from fencepost_clusters.apache_kafka.log_memory import SessionConfigured
@@ -122,8 +123,8 @@ class IdHolders:
         stops = stops_ns is not None and at_ns <= stops_ns + 2 * self.session_ns
         return bool(process) and process not in self.gone and not stops
 
-    def excuse(self, process: str, at_ns: int) -> str:
-        """Why a process may have lost what it holds; empty if no fault excuses it.
+    def excuse(self, process: str, at_ns: int) -> Reason | None:
+        """Why a process may have lost what it holds; None if no fault excuses it.
 
         A broker keeps its id by its own heartbeats to the active controller. So a fault excuses it
         that stops its process, or that keeps heartbeats from that controller for a session; for two
@@ -133,7 +134,7 @@ class IdHolders:
         """
         faults = self.faults.since(at_ns - self.session_ns)
         reasons = (self._silences(one, process, at_ns) for one in faults)
-        return next(filter(None, reasons), "")
+        return next(filter(None, reasons), None)
 
     def _read(self, body: FaultInjected) -> None:
         """Keeps what the arguments of a fault of links tell about heartbeats."""
@@ -147,8 +148,8 @@ class IdHolders:
         if body.acts(*_SILENCING):
             self.silencing.add(body.fault_id)
 
-    def _silences(self, fault: Excuse, process: str, at_ns: int) -> str:
-        """How a fault may end the session of a process, in words; empty if it cannot.
+    def _silences(self, fault: Excuse, process: str, at_ns: int) -> Reason | None:
+        """How a fault may end the session of a process; None if it cannot.
 
         Heartbeats must pass in the broker's direction. Where no data passes back, a broker waits
         for an answer, and sends no other heartbeat meanwhile.
@@ -158,15 +159,15 @@ class IdHolders:
             # that has its id two sessions later was heard under it.
             lasts = not self.session_ns or at_ns - fault.began_ns <= 2 * self.session_ns
             acts = lasts or fault.fault_id in self.silencing
-            return fault.reason(process, self.controllers.__contains__) if acts else ""
+            return fault.reason(process, self.controllers.__contains__) if acts else None
         delay_ns = self.delays.get(fault.fault_id)
         short = delay_ns is not None and DELAYS * delay_ns < self.session_ns
         if short or fault.fault_id in self.holding:
-            return ""
+            return None
         own, settled = slot_of(process), at_ns - self.elected_ns > 2 * self.session_ns
         asked = {self.active} if self.active and settled else self.controllers
         for one in sorted(asked):
             ways = {(own, one), (one, own)} if fault.severs else {(own, one)}
             if not ways.isdisjoint(fault.directions):
-                return f"{fault.fault_id} acted upon the link of {process} and {one}"
-        return ""
+                return fault.upon_link(process, one)
+        return None

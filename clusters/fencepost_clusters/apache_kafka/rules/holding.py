@@ -142,16 +142,12 @@ class RefusedChangesNothing(Rule[_Places]):
             taken_over = others[0] in state.held
             does = ", whose id it has taken over, still ran" if taken_over else " claimed its id"
             place_too = "" if stays else " and its place in the ISR"
-            at_first = (
-                f"broker {was.leader} lost {partition_of(body)}{place_too} at offset {body.offset},"
-            )
+            bare = "broker {broker} lost {partition}" + place_too + " at offset {offset}"
+            held = ", unfenced and unaffected by faults, while {other}" + does
             lost = violated(
                 event.ref,
                 Evidence.PEER,
-                "broker {broker} lost {partition}"
-                + place_too
-                + " at offset {offset}, unfenced and "
-                "unaffected by faults, while {other}" + does,
+                bare if excuse else bare + held,
                 tuple(state.refused[one] for one in others if one in state.refused),
                 broker=broker_of(was.leader),
                 partition=partition_of(body),
@@ -160,7 +156,7 @@ class RefusedChangesNothing(Rule[_Places]):
                 holder=process_scope(holder),
                 taken_over=taken_over,
             )
-            finding = Excused(event.ref, f"{at_first} while {excuse}") if excuse else lost
+            finding = Excused.of(lost, excuse, ", while ") if excuse else lost
             state.suspects.append((was.leader, finding))
         return found
 

@@ -17,6 +17,7 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -177,7 +178,7 @@ class VisibleIsCommitted(Rule[_Visible]):
         if kept:
             return Exercised(event.ref, Evidence.PEER)
         if not end.complete or end.ended_at_ns - event.at_ns <= READ_WITHIN_NS:
-            return Undecided(f"{unseen.message}; it may not have been read", event.ref)
+            return Undecided.of(unseen, Reason("it may not have been read"))
         return unseen
 
 

@@ -294,5 +294,5 @@ class ReportsItsState(Rule[_States]):
                     "{process} reports that it is RUNNING, and was never unfenced",
                     process=process_scope(process),
                 )
-                found.append(never if end.complete else Undecided(never.message, never.at))
+                found.append(never if end.complete else Undecided.of(never))
         return found

@@ -32,6 +32,7 @@ from fencepost import (
     Findings,
     NodeStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -111,25 +112,24 @@ class HolderKeepsId(Rule[IdHolders]):
         newcomer = state.process(body)
         # The process is not known, if the history has no start of one with that incarnation.
         to: Facts = {"process": process_scope(newcomer)} if newcomer else {}
+        # The holder is named as excused, and not left out: a reader can see that the id passed
+        # under a fault.
+        excuse = state.excuse(holder, event.at_ns)
+        receiver = "{process}" if newcomer else "another process"
+        given = f"broker {{broker}} was given to {receiver} at offset {{offset}}"
+        held = ", while {holder} held it, unfenced and unaffected by faults"
         taken = violated(
             event.ref,
             Evidence.PEER,
-            "broker {broker} was given to "
-            + ("{process}" if newcomer else "another process")
-            + " at offset {offset}, while {holder} held it, unfenced and unaffected by faults",
+            given if excuse else given + held,
             **to,
             broker=broker_of(body.broker_id),
             offset=body.offset,
             holder=process_scope(holder),
         )
-        # The holder is named as excused, and not left out: a reader can see that the id passed
-        # under a fault.
-        excuse = state.excuse(holder, event.at_ns)
-        if excuse:
-            given = f"broker {body.broker_id} was given to {newcomer or 'another process'}"
-            held = f"{given} at offset {body.offset}, while {excuse}, which held it"
-            return (Excused(event.ref, held),)
-        return (taken,)
+        if excuse is None:
+            return (taken,)
+        return (Excused.of(taken, excuse.within("{why}, which held it"), ", while "),)
 
 
 @dataclass(slots=True)
@@ -153,8 +153,8 @@ class _Late:
     broker: int
     silence: _Silence
     deadline: Deadline
-    open: str = ""
-    """Why it decides nothing all the same, in words."""
+    open: Reason | None = None
+    """Why it decides nothing all the same."""
 
     def in_time(self, at_ns: int) -> bool:
         """Whether it would not be late if it had ended at that time."""
@@ -567,7 +567,7 @@ class SilentIsFenced(Rule[_Sessions]):
             return False
         bound_ns, whole_ns = _bound_ns(session_ns), _whole_ns(session_ns)
         at_ns = min(at_ns, silence.until_ns)
-        since_ns, open_ = silence.since_ns, ""
+        since_ns, open_ = silence.since_ns, None
         actors: Sequence[str] = (state.acting,)
         if not state.acting or at_ns - since_ns <= bound_ns:
             # Controllers that log no elections show nothing of how many there were.
@@ -575,7 +575,7 @@ class SilentIsFenced(Rule[_Sessions]):
             if state.epoch < 0 or at_ns - since_ns <= bound_ns or state.disturbed:
                 return False
             # The bound of a session counts from an election: there was none, or its line is lost.
-            open_ = "" if state.active else "no controller is known to be active"
+            open_ = None if state.active else Reason("no controller is known to be active")
         late = violated(
             at,
             Evidence.PEER,
@@ -604,10 +604,10 @@ class SilentIsFenced(Rule[_Sessions]):
             # the observers have read nothing since.
             over = over_ns >= one.silence.since_ns and one.in_time(over_ns)
             if over and one in state.unread and state.read_ns <= over_ns + READ_WITHIN_NS:
-                why = "its session was over in time, and no observer read on"
-                found.append(Undecided(f"{broken.message}; but {why}", broken.at))
-            elif one.open:
-                found.append(Undecided(f"{broken.message}; but {one.open}", broken.at))
+                why = Reason("its session was over in time, and no observer read on")
+                found.append(Undecided.of(broken, why, "; but "))
+            elif one.open is not None:
+                found.append(Undecided.of(broken, one.open, "; but "))
             else:
                 found += judged((one.deadline,), end)
         return found

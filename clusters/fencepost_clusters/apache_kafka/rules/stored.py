@@ -32,6 +32,7 @@ from fencepost import (
     Findings,
     NodeStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Undecided,
@@ -293,21 +294,21 @@ class Stored:
             why = self._undecided(one)
             # A replica that enters the ISR is not excused by a later record: the leader must have
             # counted it when it asked.
-            if not why and one.offset != _NO_RECORD:
+            if why is None and one.offset != _NO_RECORD:
                 # If the run ended before the observer must have read the next record, that record
                 # may be missing.
                 read = end.complete and end.ended_at_ns - one.at_ns > READ_WITHIN_NS
-                why = "" if read else "a smaller ISR may have been stored"
-            if why:
-                found.append(Undecided(f"{one.violated.message}; {why}", one.violated.at))
-            else:
-                found.append(one.violated)
+                why = None if read else Reason("a smaller ISR may have been stored")
+            found.append(one.violated if why is None else Undecided.of(one.violated, why))
         return found
 
-    def _undecided(self, suspect: _Suspect) -> str:
-        """Why what it lacks may have been stored all the same, in words."""
+    def _undecided(self, suspect: _Suspect) -> Reason | None:
+        """Why what it lacks may have been stored all the same; None if it was not."""
         silent = sorted(suspect.lacking - self.telling)
-        return f"brokers {silent} never logged what they stored" if silent else ""
+        if not silent:
+            return None
+        template = "brokers {silent} never logged what they stored"
+        return Reason.of(template, silent=tuple(map(broker_of, silent)))
 
 
 @final

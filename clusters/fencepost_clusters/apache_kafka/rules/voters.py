@@ -22,6 +22,7 @@ from fencepost import (
     Findings,
     NodeStarted,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -87,7 +88,7 @@ class _Known:
 
     def _affected(self, process: str, fault_id: str) -> bool:
         fault = self.faults.now.get(fault_id)
-        return fault is not None and bool(fault.reason(process, self._needed))
+        return fault is not None and fault.reason(process, self._needed) is not None
 
     def strange(self, controller: str, broker: int) -> tuple[str, int] | None:
         """The broker's process and the controller's id, if the broker was configured without the
@@ -98,9 +99,9 @@ class _Known:
             return None
         return process, node
 
-    def excuse(self, process: str, from_ns: int) -> str:
-        """Why a broker may not have found the active controller since then, in words: a fault, or
-        no voter that it was configured with."""
+    def excuse(self, process: str, from_ns: int) -> Reason | None:
+        """Why a broker may not have found the active controller since then: a fault, or no voter
+        that it was configured with."""
         guides = [
             voter
             for voter in self.voters
@@ -108,12 +109,14 @@ class _Known:
             and self.began.get(voter, from_ns + 1) <= from_ns
         ]
         if not guides or self.changed_ns > from_ns:
-            return "no voter that it was configured with had voted and run for that long"
+            return Reason("no voter that it was configured with had voted and run for that long")
         for fault_id, fault in self.faults.now.items():
             if self._affected(process, fault_id):
                 return fault.reason(process, self._needed)
         healed_ns, fault_id = self.touched.get(process, (-1, ""))
-        return f"{fault_id} was healed" if fault_id and healed_ns >= from_ns else ""
+        if not fault_id or healed_ns < from_ns:
+            return None
+        return Reason.of("{fault} was healed", fault=fault_id)
 
 
 @final
@@ -169,8 +172,8 @@ class FollowsNewVoters(Rule[_Known]):
             controller=Scope("controller", str(node)),
         )
         excuse = state.excuse(process, event.at_ns - period_ns)
-        if excuse:
-            return (Excused(event.ref, f"{unheard.message}; {excuse}"),)
+        if excuse is not None:
+            return (Excused.of(unheard, excuse),)
         since_ns = event.at_ns - period_ns
         state.ended.append(
             Deadline(

@@ -32,6 +32,7 @@ from fencepost import (
     Findings,
     ProcessAsked,
     ProcessExited,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -250,8 +251,11 @@ class ExpiredKeysAreGone(Rule[_Leases]):
             client=process_scope(event.process),
         )
         if asked_ns <= state.due_ns(since_ns + ttl_ns):
-            why = f"{state.leader}, which leads, was paused, or asked to end"
-            return (Excused(event.ref, f"{broken.message}: {why}"),)
+            why = Reason.of(
+                "{leader}, which leads, was paused, or asked to end",
+                leader=process_scope(state.leader),
+            )
+            return (Excused.of(broken, why, ": "),)
         late = Deadline(
             broken, (state.leader, *OBSERVERS), since_ns, asked_ns, ttl_ns, omission=False
         )

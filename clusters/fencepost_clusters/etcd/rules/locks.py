@@ -14,6 +14,7 @@ from fencepost import (
     Evidence,
     Exercised,
     Findings,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -237,7 +238,9 @@ class OldHoldersAreRefused(Rule[_Store]):
     def end(self, state: _Store, end: RunEnd) -> Findings:
         for doubt in state.in_doubt.values():
             if doubt.old:
-                token = doubt.token
-                message = f"how the write of an old holder, with token {token}, ended is not known"
-                return (Undecided(message, doubt.at),)
+                unknown = Reason.of(
+                    "how the write of an old holder, with token {token}, ended is not known",
+                    token=doubt.token,
+                )
+                return (Undecided.since(unknown, doubt.at),)
         return NOTHING

@@ -22,6 +22,7 @@ from fencepost import (
     Facts,
     Finding,
     Findings,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -105,8 +106,8 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         if _reads(body):
             return (*self._read(state, event, body), *self._counted(state, event, body))
         if body.outcome == "ok":
-            message = f"the answer to {body.operation} names no revision"
-            return (Undecided(message, event.ref),)
+            unknown = _of_operation("the answer to {operation} names no revision", body.operation)
+            return (Undecided.since(unknown, event.ref),)
         return NOTHING
 
     @staticmethod
@@ -244,14 +245,21 @@ class AcknowledgedWritesStay(Rule[_Acknowledged]):
         if newest is None:
             return NOTHING
         if state.last is not None and not state.last_read:
-            message = f"no final read shows what became of the write of {newest.operation}"
-            return (Undecided(message, state.last),)
+            unread = _of_operation(
+                "no final read shows what became of the write of {operation}", newest.operation
+            )
+            return (Undecided.since(unread, state.last),)
         if newest.revision <= state.covered:
             return NOTHING
-        message = (
-            f"no linearizable read shows the store at or after the write of {newest.operation}"
+        unread = _of_operation(
+            "no linearizable read shows the store at or after the write of {operation}",
+            newest.operation,
         )
-        return (Undecided(message, newest.at),)
+        return (Undecided.since(unread, newest.at),)
+
+
+def _of_operation(template: str, operation: str) -> Reason:
+    return Reason.of(template, operation=operation)
 
 
 @dataclass(slots=True)
@@ -588,7 +596,7 @@ class KeysAreLinearizable(Rule[_Register]):
     def end(self, state: _Register, end: RunEnd) -> Findings:
         # The events that are missing may be those of a client that asked.
         return [
-            broken if end.whole_until(at_ns) else Undecided(broken.message, broken.at)
+            broken if end.whole_until(at_ns) else Undecided.of(broken)
             for broken, at_ns in state.unasked.values()
         ]
 
