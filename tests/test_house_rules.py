@@ -267,6 +267,19 @@ JUDGING = [
 ]
 
 
+SENTENCES = ("message", "says", "sentence", "words", "reason")
+
+
+def reads_in(node: ast.Compare, *names: str) -> bool:
+    """Whether it asks what an attribute of one of these names has in it."""
+    return any(
+        isinstance(op, ast.In | ast.NotIn)
+        and isinstance(right, ast.Attribute)
+        and right.attr in names
+        for op, right in zip(node.ops, node.comparators, strict=True)
+    )
+
+
 def test_no_judge_reads_a_sentence() -> None:
     """Facts are fields: sentences are made of them, for people. So nothing that judges, finds
     causes or knows findings has a regular expression, or asks what a sentence has in it."""
@@ -277,13 +290,31 @@ def test_no_judge_reads_a_sentence() -> None:
         if "re" in imported(nodes(path)) and relative(path) not in PATHS:
             wrong.append(f"{relative(path)}: re")
         for node in nodes(path):
-            if isinstance(node, ast.Compare) and any(
-                isinstance(op, ast.In | ast.NotIn)
-                and isinstance(right, ast.Attribute)
-                and right.attr in ("message", "says", "sentence")
-                for op, right in zip(node.ops, node.comparators, strict=True)
-            ):
+            if isinstance(node, ast.Compare) and reads_in(node, *SENTENCES):
                 wrong.append(f"{relative(path)}:{node.lineno}")
+    assert wrong == []
+
+
+WORDING = {
+    # about the sentence of a verdict: crashed rules, missed faults, a history that lacks events
+    "tests/framework/judging/test_judge.py",
+    "tests/clusters/apache_kafka/test_owed_kinds.py",
+    "tests/clusters/apache_kafka/zookeeper_mode/test_real_bad_zookeeper.py",
+}
+"""Tests that are about the words of a verdict's reason."""
+SAID_BY_NODES = ROOT / "tests" / "clusters" / "reference"
+"""Tests of nodes: the reasons in these are those that events of nodes state."""
+
+
+def test_no_test_of_logic_reads_why_something_was_not_judged() -> None:
+    """It is `Verdict.excuses` and `Verdict.undecided`, by their facts."""
+    wrong = [
+        f"{relative(path)}:{node.lineno}"
+        for path in TESTS
+        if relative(path) not in WORDING and not path.is_relative_to(SAID_BY_NODES)
+        for node in nodes(path)
+        if isinstance(node, ast.Compare) and reads_in(node, "reason")
+    ]
     assert wrong == []
 
 

@@ -78,7 +78,7 @@ def test_a_node_that_says_why_and_ends_in_order_is_excused_in_its_words() -> Non
     built.add(NODE, NodeStopped(reason="it was removed"))
     built.add(HARNESS, ProcessExited(ended=NODE, exit_code=0, signal=0, expected=False))
     assert (verdict(built).verdict, verdict(built).excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "it was removed" in verdict(built).reason
+    assert verdict(built).excuses[0].why["said"] == "it was removed"
 
 
 @pytest.mark.parametrize("rivalled", [True, False])
@@ -157,7 +157,7 @@ def test_a_fault_that_began_while_it_started_is_an_excuse_too() -> None:
     built.add(HARNESS, spawned("server-2#1"))
     built.add(HARNESS, fault("server-1"))
     built.add(HARNESS, replace(CRASH, ended="server-2#1"))
-    assert "harm-1" in verdict(built).reason
+    assert verdict(built).excuses[0].why["fault"] == "harm-1"
 
 
 @pytest.mark.parametrize("signal", [9, 15])
@@ -179,7 +179,7 @@ def test_a_machine_without_space_proves_nothing() -> None:
     ended = ProcessExited(ended=NODE, exit_code=1, signal=0, expected=False, lacked=full)
     built.add(HARNESS, ended)
     assert verdict(built).verdict is Outcome.UNKNOWN
-    assert "the disk is full" in verdict(built).reason
+    assert verdict(built).undecided[0].why["lacked"] == full
 
 
 def test_a_failed_start_is_no_broken_promise() -> None:

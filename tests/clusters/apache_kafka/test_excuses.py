@@ -21,7 +21,7 @@ from tests.clusters.apache_kafka.kraft_histories import (
     record,
     verdict,
 )
-from tests.suites.partition_histories import stated
+from tests.suites.partition_histories import stated, why
 
 from fencepost import FaultHealed, NodeStarted
 from fencepost.testing import Outcome
@@ -42,7 +42,8 @@ def test_a_cut_link_to_a_controller_excuses_the_holder_of_an_id(node: str) -> No
     record(h, 20, fenced=True, incarnation="two")
     found = verdict(h, "KR-01")
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "isolate-1 acted upon the link of broker-1#1 and controller-1" in found.reason
+    names = ("fault", "process", "other")
+    assert why(found, *names) == ("isolate-1", "broker-1#1", "controller-1")
 
 
 BOTH = (("broker-1", "controller-1"), ("controller-1", "broker-1"))
@@ -111,7 +112,8 @@ def test_a_paused_holder_is_excused_by_name() -> None:
     led(h, 20, 2, 2, 3)
     found = verdict(h, "KR-06")
     assert (found.violated, found.excused) == (0, 1)
-    assert "at offset 20, while pause-1 acted upon broker-1#1" in found.reason
+    assert stated(found.excuses[0], "offset") == 20
+    assert why(found, "fault", "process") == ("pause-1", "broker-1#1")
 
 
 def test_an_isolated_broker_that_is_fenced_too_late_breaks_kr_02() -> None:

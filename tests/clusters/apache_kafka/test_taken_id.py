@@ -6,6 +6,8 @@ import gzip
 import shutil
 from pathlib import Path
 
+from tests.suites.partition_histories import why
+
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.plugins.manager import load
@@ -23,5 +25,4 @@ def test_what_is_lost_with_the_disk_of_another_process_is_excused(tmp_path: Path
     judgement, end = judge_folder(folder, load().promises)
     assert end.complete
     assert judgement.of(Outcome.VIOLATED) == ()
-    reason = judgement.verdicts["RP-06"].reason
-    assert "broker-2-duplicate#1 had its id" in reason
+    assert why(judgement.verdicts["RP-06"], "harms") == "broker-2-duplicate#1 had its id"

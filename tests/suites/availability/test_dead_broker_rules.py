@@ -11,7 +11,7 @@ from tests.suites.availability.availability_histories import (
     began,
     fenced,
 )
-from tests.suites.partition_histories import stated
+from tests.suites.partition_histories import stated, why
 
 from fencepost import NodeStarted, Stalled
 from fencepost.testing import Outcome
@@ -229,7 +229,7 @@ def test_the_end_of_a_controller_starts_the_bound_anew_and_is_the_excuse() -> No
     fence(story.after(FENCED_MS - 1_000))
     found = fenced(story)
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "controller-1#1 ended" in found.reason
+    assert why(found, "process") == "controller-1#1"
 
 
 def test_after_the_end_of_a_controller_the_bound_is_the_same() -> None:
@@ -244,7 +244,7 @@ def test_without_a_majority_of_controllers_nothing_is_owed() -> None:
     story.die("controller-2")
     found = fenced(fence(story.after(2 * LATE_MS)))
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "1 of 3 servers controller ran" in found.reason
+    assert why(found, "running", "voting", "role") == (1, 3, "controller")
 
 
 def test_a_broker_that_dies_without_a_majority_of_controllers_is_owed_nothing() -> None:
@@ -273,7 +273,7 @@ def test_a_fault_upon_the_link_of_clients_and_controllers_hides_what_is_decided(
     story.fault("cut-2", "clients", "controller-1", directions=("controller-1 -> clients",))
     found = fenced(story.after(2 * LATE_MS))
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "cut-2 acted upon the link of controller-1 and clients" in found.reason
+    assert why(found, "fault", "process", "other") == ("cut-2", "controller-1", "clients")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.suites.availability.availability_histories import (
     ended,
     readable,
 )
-from tests.suites.partition_histories import stated
+from tests.suites.partition_histories import stated, why
 
 from fencepost import ClientFailed, Stalled
 from fencepost.testing import Outcome
@@ -64,7 +64,7 @@ def test_what_the_isr_has_lost_with_its_disks_is_not_read(
     found = readable(behind(story))
     assert (found.violated, found.excused) == ((0, 1) if excused else (1, 0))
     if excused:
-        assert "each member of the ISR [1] of orders-0 had lost its disk" in found.reason
+        assert why(found, "partition", "lost") == ("orders-0", ("broker 1",))
 
 
 @pytest.mark.parametrize("process", [HARNESS, CONSUMER, "broker-2#1"])
@@ -304,7 +304,7 @@ def test_a_fault_upon_the_majority_is_the_excuse_and_printed_once() -> None:
     story.poll(4, by=OTHER)
     found = readable(story)
     assert (found.verdict, found.excused) == (Outcome.NOT_EXERCISED, 1)
-    assert "the ISR [1, 2, 3] of orders-0 had 1 unaffected members" in found.reason
+    assert why(found, "partition", "unaffected") == ("orders-0", 1)
 
 
 def test_after_the_disturbance_the_bound_is_the_same() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.suites.availability.availability_histories import HARNESS, Story, ended, stopped
-from tests.suites.partition_histories import stated
+from tests.suites.partition_histories import stated, why
 
 from fencepost import Stalled
 from fencepost.testing import Outcome, judge
@@ -79,7 +79,7 @@ def test_a_cut_from_the_servers_that_decide_stops_the_clock() -> None:
     story.after(BOUND_MS - 1_010).die("broker-1")
     found = stopped(story)
     assert (found.violated, found.excused) == (0, 1)
-    assert "cut-1 acted upon the link of broker-1#1 and controller-1" in found.reason
+    assert why(found, "fault", "process", "other") == ("cut-1", "broker-1#1", "controller-1")
 
 
 def test_the_clock_goes_on_afterwards_and_does_not_begin_anew() -> None:

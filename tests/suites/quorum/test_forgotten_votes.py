@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.suites.partition_histories import stated, why
 from tests.suites.quorum.test_quorum_rules import ONE, THREE, TWO, commit, elect, verdict
 
-from fencepost import FaultInjected, NodeStarted
+from fencepost import FaultInjected, NodeStarted, process_scope, slot_scope
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ElectionStarted, VoteAnswered
 
@@ -59,10 +60,13 @@ def test_a_vote_that_was_lost_with_its_disk_is_excused_once() -> None:
     votes(h, "controller-2#2", 4, 103)
     found = verdict(h, "QC-07")
     assert (found.violated, found.excused) == (0, 1)
-    assert (
-        "controller-2 voted for both controller 101 and controller 103 in epoch 4" in found.reason
+    assert stated(found.excuses[0], "slot", "other", "controller", "epoch") == (
+        "controller-2",
+        "controller 101",
+        "controller 103",
+        4,
     )
-    assert "wipe_disk-1" in found.reason
+    assert why(found, "fault") == "wipe_disk-1"
     votes(h, "controller-2#2", 4, 101)
     assert verdict(h, "QC-07").violated == 1
 
@@ -97,7 +101,9 @@ def two_winners(forgetful: str) -> HistoryBuilder:
 def test_two_winners_by_a_vote_that_was_lost_are_excused() -> None:
     found = verdict(two_winners(TWO), "QC-07")
     assert (found.violated, found.excused) == (0, 2)
-    assert "both elected in epoch 4" in found.reason
+    of_vote, of_election = found.excuses
+    assert of_vote.facts["slot"] == slot_scope("controller-2")
+    assert (of_election.why["process"], of_election.why["epoch"]) == (process_scope(THREE), 4)
 
 
 def test_two_winners_by_the_vote_of_a_voter_that_kept_its_disk_break_qc_07() -> None:
@@ -132,7 +138,8 @@ def won_again(forgetful: str) -> HistoryBuilder:
 def test_a_controller_that_forgot_its_epoch_may_win_it_again() -> None:
     found = verdict(won_again(THREE), "QC-07")
     assert (found.violated, found.excused) == (0, 1)
-    assert "controller-3#2 and controller-3#1 were both elected in epoch 1" in found.reason
+    names = ("process", "other", "epoch")
+    assert why(found, *names) == ("controller-3#2", "controller-3#1", 1)
 
 
 def test_a_controller_that_kept_its_disk_may_not_win_an_epoch_again() -> None:
@@ -162,7 +169,7 @@ def test_a_record_that_may_have_been_on_a_lost_disk_only_is_excused() -> None:
     h = lost("controller-2#2")
     found = verdict(h, "QC-07")
     assert (found.violated, found.excused) == (0, 1)
-    assert "committed offset 7" in found.reason
+    assert why(found, "committed") == 7
     commit(h, THREE, 7, 2, "bb")  # what is lost is replaced
     assert verdict(h, "QC-07").violated == 0
 
@@ -193,7 +200,7 @@ def test_voters_that_forgot_later_epochs_may_choose_a_leader_of_an_earlier_one()
     elect(h, "controller-3#2", 1, 0)
     found = verdict(h, "QC-07")
     assert (found.violated, found.excused) == (0, 1)
-    assert "won epoch 1 with a log that ends at 0" in found.reason
+    assert why(found, "epoch", "log_end") == (1, 0)
 
 
 def test_a_voter_that_has_the_log_again_has_forgotten_nothing() -> None:
