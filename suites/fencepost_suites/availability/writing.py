@@ -390,7 +390,12 @@ class WritableAgain(Rule[_Writing]):
             slots = state.around.needed(record.replicas)
             state.suspects.append(
                 Deadline(
-                    broken, (HARNESS, *slots), from_ns, at_ns, bound_ns, witnesses=tuple(clients)
+                    broken,
+                    (HARNESS, *slots),
+                    from_ns,
+                    at_ns,
+                    bound_ns,
+                    witnesses=tuple(sorted(clients)),
                 )
             )
             wanted.reported = True
