@@ -15,6 +15,7 @@ from fencepost import (
     Evidence,
     Facts,
     ProcessExited,
+    ProcessSpawned,
     process_scope,
     violated,
 )
@@ -35,6 +36,7 @@ FOUND_WITHIN_NS = 6_000 * MS
 class Registration(Struct, frozen=True):
     """A registration, as the process recorded it that made it."""
 
+    broker: int
     epoch: int
     version: int
     process: str
@@ -56,7 +58,14 @@ class Registered:
 
     def take(self, event: Event, body: BrokerRegistered) -> Registration:
         """Applies a registration, and returns it."""
-        one = Registration(body.broker_epoch, body.version, event.process, event.at_ns, event.ref)
+        one = Registration(
+            body.broker_id,
+            body.broker_epoch,
+            body.version,
+            event.process,
+            event.at_ns,
+            event.ref,
+        )
         self.made.setdefault((body.broker_id, body.broker_epoch), one)
         self.newest_of[event.process] = one
         if one.epoch >= self.newest.get(body.broker_id, one).epoch:
@@ -79,25 +88,40 @@ class SentHeartbeats:
     """process -> the numbers of its heartbeats."""
     dead: set[str] = field(default_factory=set)
     """The processes whose end the harness recorded."""
+    brokers: dict[str, int] = field(default_factory=dict)
+    """process -> its broker id, as the harness started it, or as it registered last."""
 
     def take(self, event: Event) -> None:
         """Applies an event."""
-        match event.body:
+        body = event.body
+        match body:
             case MetadataHeartbeatSent():
-                self.open.setdefault(event.process, set()).add(event.body.correlation)
+                self.open.setdefault(event.process, set()).add(body.correlation)
             case ProcessExited():
-                self.dead.add(event.body.ended)
+                self.dead.add(body.ended)
+            case ProcessSpawned():
+                self.brokers[body.started] = body.node_id
+            case BrokerRegistered():
+                self.brokers[event.process] = body.broker_id
+
+    def _may_be_silent(self, body: MetadataHeartbeatAnswered) -> bool:
+        """Whether a process that records no heartbeat may have sent one all the same.
+
+        Only the controller tells of it. It once kept a dead broker in the cluster by heartbeats of
+        a process that nobody had started. Where no process records its heartbeats, it is believed.
+        """
+        return not self.open or self.brokers.get(body.client) == body.broker_id
 
     def was_sent(self, event: Event, body: MetadataHeartbeatAnswered) -> bool:
         """Whether the heartbeat that an event answers can have been sent.
 
         A process that has ended may have a heartbeat under way, which counts once. A process that
-        records no heartbeat at all, and has not ended, is not judged.
+        records no heartbeat at all, and has not ended, is not judged, if it is known to be there.
         """
         cause, dead = event.cause, body.client in self.dead
         numbers = self.open.get(body.client)
         if numbers is None:
-            return not dead
+            return not dead and self._may_be_silent(body)
         if cause is None or not cause.request:
             return not dead
         known = cause.seq in numbers

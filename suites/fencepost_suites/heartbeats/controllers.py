@@ -19,6 +19,7 @@ from fencepost import (
     Findings,
     Rule,
     RunEnd,
+    Violated,
     judged,
     on,
     process_scope,
@@ -83,8 +84,9 @@ class Deposed:
         elected: Facts = {"elected": process_scope(event.process), "epoch": body.epoch}
         loss = _Loss(f"{event.process} was elected", event.at_ns, event.ref, elected)
         for process, epoch in self.epochs.items():
-            # A controller that begins ends all earlier terms, whatever their processes know.
-            if epoch < body.epoch:
+            # A controller that begins ends all earlier terms, whatever their processes know; that
+            # of the same epoch, too, since the last one that began is the only one.
+            if process != event.process and epoch <= body.epoch:
                 self.lost.setdefault(process, loss)
 
     def acted(self, event: Event, did: str, facts: Facts) -> Deadline | None:
@@ -123,11 +125,20 @@ class Controllers:
     terms: Terms = field(default_factory=Terms)
     deposed: Deposed = field(default_factory=Deposed)
     suspects: list[Deadline] = field(default_factory=list)
+    process_of: dict[int, str] = field(default_factory=dict)
+    """broker -> its process that was elected last."""
 
     def take(self, event: Event) -> Term | None:
         """Applies an event; returns the current term of the process that wrote it, if any."""
         self.deposed.take(event)
+        if isinstance(event.body, ControllerBegan):
+            self.process_of[event.body.broker_id] = event.process
         return self.terms.take(event)
+
+    def in_office(self, broker: int) -> Term | None:
+        """The current term of a broker's process, if it has declared a broker in it."""
+        term = self.terms.now.get(self.process_of.get(broker, ""))
+        return term if term is not None and term.brokers else None
 
     def judge(
         self, event: Event, term: Term | None, *, active: bool, did: str, facts: Facts
@@ -171,15 +182,34 @@ class OnlyControllerAnswers(Rule[Controllers]):
         term = state.take(event)
         match body:
             case MetadataHeartbeatReceived(error="NOT_CONTROLLER"):
-                return (Exercised(event.ref, Evidence.PEER),)
+                # The controller in office keeps nothing of this promise by a refusal.
+                if state.in_office(body.controller) is None:
+                    return (Exercised(event.ref, Evidence.PEER),)
             case MetadataHeartbeatAnswered(error="NOT_CONTROLLER"):
                 if term is None:
                     return (Exercised(event.ref, Evidence.SELF),)
+                # Before it has declared anybody, a controller still reads what is stored.
+                if term.brokers:
+                    return (self._denied(event, body, term),)
             case MetadataHeartbeatAnswered():
                 did = f"answered {body.client} with {body.error}, {body.state}"
                 facts = answer_facts(body)
                 return state.judge(event, term, active=body.active, did=did, facts=facts)
         return NOTHING
+
+    @staticmethod
+    def _denied(event: Event, body: MetadataHeartbeatAnswered, term: Term) -> Violated:
+        newest = max(term.brokers.values(), key=lambda one: one.since_ns)
+        return violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} answered {other} with {error}, though it declares states of brokers as the "
+            "controller of epoch {epoch}",
+            (newest.ref,),
+            process=process_scope(event.process),
+            epoch=term.epoch,
+            **answer_facts(body),
+        )
 
     def end(self, state: Controllers, end: RunEnd) -> Findings:
         return judged(state.suspects, end)

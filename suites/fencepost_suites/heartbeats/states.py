@@ -48,6 +48,8 @@ STATE_NONE = 0
 """The state in the answer to a broker whose registration the controller has not read."""
 SETTLED_WITHIN_NS = 6_000 * MS
 """How long a controller that reaches ZooKeeper may take to read a registration."""
+RETURNS_BY = 3
+"""How many heartbeats of an inactive broker must have come to nothing: one may be lost."""
 
 
 @dataclass(slots=True)
@@ -360,24 +362,147 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
     return known if body.known == body.incarnation_id and body.target_state in TARGETS else None
 
 
+@dataclass(slots=True)
+class _Unreturned:
+    """The heartbeats that an inactive broker has sent to one controller since it is owed a state,
+    one after the other."""
+
+    since_ns: int
+    newest_ns: int
+    ref: Cause
+    times: int = 0
+    excuse: str = ""
+    """Which fault kept them from their effect, in words."""
+    found: bool = False
+    """Whether a suspicion or an excuse was kept already."""
+
+
+@dataclass(slots=True)
+class _Returns:
+    """The target states, and what is owed to inactive brokers."""
+
+    targets: _Targets = field(default_factory=_Targets)
+    away: Away = field(default_factory=Away)
+    faults: Excuses = field(default_factory=Excuses)
+    owed: dict[tuple[str, str], _Unreturned] = field(default_factory=dict)
+    """(controller, broker's process) -> the heartbeats without effect."""
+
+    def take(self, event: Event) -> None:
+        """Applies an event."""
+        self.targets.take(event)
+        self.away.take(event)
+        self.faults.take(event)
+        body = event.body
+        if isinstance(body, ControllerBegan | BrokerDeclared):
+            for of in [of for of in self.owed if of[0] == event.process]:
+                declared = self._inactive(of)
+                if declared is None:
+                    del self.owed[of]
+
+    def _inactive(self, of: tuple[str, str]) -> Declared | None:
+        """The declaration by which a controller in office has a process's registration inactive."""
+        term = self.targets.terms.now.get(of[0])
+        own = self.targets.registered.newest_of.get(of[1])
+        known = None if term is None or own is None else term.brokers.get(own.broker)
+        if known is None or own is None or known.state != "Inactive":
+            return None
+        newest = self.targets.registered.newest.get(own.broker)
+        return known if newest is own and known.incarnation == own.epoch else None
+
+    def _hinders(self, controller: str, process: str) -> str:
+        """Which fault may keep a heartbeat from its effect, in words; empty: none."""
+        for fault in self.faults.now.values():
+            if not fault.directions and any(slot.startswith(ROLE) for slot in fault.slots):
+                return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
+        among = self.faults.among((controller, process), lambda slot: slot.startswith(ROLE))
+        return next((reason for _, reason in among), "")
+
+    def sent(self, event: Event, body: MetadataHeartbeatSent) -> Findings:
+        """An inactive broker sends a heartbeat: within a time, it must be declared live."""
+        targets = self.targets
+        controller = targets.process_of.get(body.controller, "")
+        term = targets.terms.now.get(controller)
+        of = (controller, event.process)
+        known = self._inactive(of)
+        newest = max((one.epoch for one in targets.terms.now.values()), default=-1)
+        # A controller that does not know of its successor can store no declaration.
+        if term is None or known is None or term.epoch < newest:
+            self.owed.pop(of, None)
+            return NOTHING
+        if body.incarnation_id != known.incarnation or body.target_state not in TARGETS:
+            return NOTHING
+        one = self.owed.get(of)
+        # A broker that sent nothing for a while had its reasons, and asks anew.
+        if one is None or event.at_ns > one.newest_ns + term.timeout_ns:
+            one = self.owed[of] = _Unreturned(event.at_ns, event.at_ns, event.ref)
+        one.newest_ns, one.times = event.at_ns, one.times + 1
+        bound_ns = term.session_ns + SETTLED_WITHIN_NS
+        hindered = self._hinders(controller, event.process)
+        if hindered:
+            one.excuse = hindered
+        if one.found or one.times < RETURNS_BY or event.at_ns <= one.since_ns + bound_ns:
+            return NOTHING
+        if one.excuse:
+            excuse, one.excuse = one.excuse, hindered
+            # What was hindered begins anew once nothing hinders it.
+            one.since_ns, one.ref = event.at_ns, event.ref
+            return (Excused(event.ref, f"{event.process} stayed inactive; but {excuse}"),)
+        one.found = True
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} left broker {broker} inactive for {since_ns}, though {other} sent it "
+            "{times} heartbeats",
+            (known.ref, one.ref),
+            process=process_scope(controller),
+            broker=broker_of(body.broker_id),
+            since_ns=event.at_ns - one.since_ns,
+            other=process_scope(event.process),
+            times=one.times,
+            epoch=body.incarnation_id,
+        )
+        targets.suspects.append(
+            Deadline(
+                violated=broken,
+                actors=(controller, event.process, *self.away.actors),
+                from_ns=one.since_ns,
+                to_ns=event.at_ns,
+                bound_ns=bound_ns,
+                due_ns=one.since_ns + bound_ns,
+            )
+        )
+        return NOTHING
+
+
 @final
-class InactiveReturns(Rule[_Targets]):
+class InactiveReturns(Rule[_Returns]):
     """HB-10. The broker's evidence is its first answer after it was declared live again; and an
-    answer without an error, to the newest registration's heartbeat, that calls it inactive."""
+    answer without an error, to the newest registration's heartbeat, that calls it inactive.
+
+    The duty begins with what the broker sends, and not with what the controller answers: one that
+    answered each heartbeat with an error, or with NOT_CONTROLLER, or not at all, once left a broker
+    out for good. The newest controller has the session timeout and six seconds in which the broker
+    goes on asking; a fault that acts upon either, upon their link, or upon the way to ZooKeeper,
+    excuses that time."""
 
     clause = "HB-10"
-    state = _Targets
+    state = _Returns
 
     @on(
         *TERM_KINDS,
+        *SERVER_KINDS,
+        *FAULT_KINDS,
         BrokerRegistered,
         MetadataHeartbeatSent,
         MetadataHeartbeatAnswered,
         MetadataHeartbeatReceived,
     )
-    def step(self, state: _Targets, event: Event, body: Struct) -> Findings:
-        state.take(event)
+    def step(self, returns: _Returns, event: Event, body: Struct) -> Findings:
+        returns.take(event)
+        state = returns.targets
         match body:
+            case MetadataHeartbeatSent():
+                return returns.sent(event, body)
             case BrokerDeclared(old="Inactive", reason="heartbeat") if body.new in LIVE:
                 state.inactive[body.broker_id, body.incarnation_id] = event.ref
                 return (Exercised(event.ref, Evidence.SELF),)
@@ -412,6 +537,9 @@ class InactiveReturns(Rule[_Targets]):
                     )
                     return (broken,)
         return NOTHING
+
+    def end(self, state: _Returns, end: RunEnd) -> Findings:
+        return judged(state.targets.suspects, state.away.told(end))
 
 
 @final

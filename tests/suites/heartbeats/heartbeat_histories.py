@@ -87,11 +87,12 @@ def registered(
     process: str = BROKER,
     version: int = 5,
     protocol: int = 3,
+    broker: int = 2,
 ) -> None:
     h.add(
         process,
         BrokerRegistered(
-            broker_id=2,
+            broker_id=broker,
             broker_epoch=epoch,
             session=7,
             version=version,
