@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -33,6 +33,7 @@ from fencepost import (
 from fencepost_kafka import (
     BrokerRegistered,
     BrokerStateChanged,
+    ControllerBegan,
     FetchServed,
     LogAppended,
     MetadataHeartbeatAnswered,
@@ -57,6 +58,8 @@ class Contact:
     contact: Cause | None = None
     timeout_ns: int = 0
     session: str = ""
+    stopped: str = ""
+    """Its state before it said that it stops."""
     judged: bool = False
     """Whether the fencing after the newest contact was found to be overdue."""
     suspects: list[Deadline] = field(default_factory=list)
@@ -90,6 +93,8 @@ class Contact:
         return body.state in TARGETS and body.incarnation_id == self.incarnation
 
 
+ANSWERS_KEPT: Final = 64
+"""How many accepted heartbeats of one process are kept, to compare with what it received."""
 LIFE_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(BrokerRegistered, SessionChanged, BrokerStateChanged, MetadataHeartbeatSent),
@@ -104,15 +109,61 @@ class _Contacts:
 
     of: dict[str, Contact] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
+    accepted: dict[str, dict[int, None]] = field(default_factory=dict)
+    """process -> the numbers of its newest heartbeats that controllers accepted, by their events.
+    A process has an entry once a controller told of an answer to it."""
+    number: dict[str, int] = field(default_factory=dict)
+    """process -> the number of its newest heartbeat."""
+    process_of: dict[int, str] = field(default_factory=dict)
+    """broker -> its process that was elected last."""
+    unproven: dict[str, tuple[Event, str]] = field(default_factory=dict)
+    """process -> the newest answer that it received and no controller has told of, and which
+    controller's process it came from."""
+
+    def answered(self, event: Event, body: MetadataHeartbeatAnswered) -> None:
+        """A controller tells of an answer, before it sends it."""
+        cause = event.cause
+        if cause is None or not cause.request:
+            return
+        numbers = self.accepted.setdefault(cause.process, {})
+        if body.error == "NONE":
+            numbers[cause.seq] = None
+            if len(numbers) > ANSWERS_KEPT:
+                del numbers[next(iter(numbers))]
+
+    def died(self, process: str) -> None:
+        """A controller that was killed may have sent what it could not tell of any more."""
+        for name, (event, controller) in list(self.unproven.items()):
+            if controller == process:
+                del self.unproven[name]
+                self.of[name].take(event)
+
+    def is_borne_out(self, event: Event, body: MetadataHeartbeatReceived) -> bool:
+        """Whether a controller accepted the heartbeat that an answer is to. Nothing is known where
+        controllers tell of no answers to this process."""
+        numbers = self.accepted.get(event.process)
+        number = self.number.get(event.process)
+        if numbers is None or number is None or number in numbers:
+            return True
+        self.unproven[event.process] = event, self.process_of.get(body.controller, "")
+        return False
 
     def take(self, event: Event, one: Contact) -> None:
         """Applies an event of a process."""
-        one.take(event)
-        if isinstance(event.body, MetadataHeartbeatReceived):
-            self.named[event.process] = event.body.timeout_ms * MS
-            others = [ns for process, ns in self.named.items() if process != event.process]
-            # A broker that names a longer timeout than all others would give itself more time.
-            one.timeout_ns = min(one.timeout_ns, max(others, default=one.timeout_ns))
+        body = event.body
+        if isinstance(body, MetadataHeartbeatSent):
+            self.number[event.process] = body.correlation
+        # A broker that invented its answers once served for as long as it liked, cut off from the
+        # controller.
+        if not isinstance(body, MetadataHeartbeatReceived):
+            one.take(event)
+            return
+        if body.error != "NONE" or self.is_borne_out(event, body):
+            one.take(event)
+        self.named[event.process] = body.timeout_ms * MS
+        others = [ns for process, ns in self.named.items() if process != event.process]
+        # A broker that names a longer timeout than all others would give itself more time.
+        one.timeout_ns = min(one.timeout_ns, max(others, default=one.timeout_ns))
 
 
 @final
@@ -120,19 +171,36 @@ class SilenceFences(Rule[_Contacts]):
     """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
     fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too. A
     cluster's brokers have one timeout: no broker has a longer one than all others have named. If no
-    other has named one, the broker's own word counts."""
+    other has named one, the broker's own word counts. An accepted heartbeat counts if a controller
+    told that it accepted it, once controllers tell of their answers to this process; a controller
+    that died may not have told of its last one. A process that says that it has stopped, and serves
+    a client, has not stopped."""
 
     clause = "HB-06"
     state = _Contacts
 
-    @on(*LIFE_KINDS, LogAppended, FetchServed)
+    @on(*LIFE_KINDS, LogAppended, FetchServed, ControllerBegan, MetadataHeartbeatAnswered)
     def step(self, state: _Contacts, event: Event, body: Struct) -> Findings:
+        if isinstance(body, MetadataHeartbeatAnswered):
+            state.answered(event, body)
+            return NOTHING
+        if isinstance(body, ControllerBegan):
+            state.process_of[body.broker_id] = event.process
+            return NOTHING
+        if isinstance(body, ProcessExited):
+            state.died(body.ended)
         name = body.ended if isinstance(body, ProcessExited) else event.process
         one = state.of.setdefault(name, Contact())
         self._overdue(one, event.at_ns, event.ref)
-        if isinstance(body, ProcessExited | NodeStopped):
+        if isinstance(body, ProcessExited):
             one.state = ""
             return NOTHING
+        # Its own word. It goes on as it was if it serves a client.
+        if isinstance(body, NodeStopped):
+            one.stopped, one.state = one.state, ""
+            return NOTHING
+        if one.stopped and isinstance(body, LogAppended | FetchServed):
+            one.state, one.stopped = one.stopped, ""
         was, connected = one.state, one.session == "connected"
         state.take(event, one)
         fenced = isinstance(body, BrokerStateChanged) and was == "ACTIVE" and body.new == "FENCED"
