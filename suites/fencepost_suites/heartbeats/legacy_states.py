@@ -21,6 +21,8 @@ from fencepost import (
 )
 from fencepost_kafka import BrokerDeclared, BrokerRegistered, broker_of
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered
+from fencepost_suites.heartbeats.departures import DEPARTURE_KINDS, Departures
+from fencepost_suites.heartbeats.states import Left, wrongly_left
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 
 
@@ -30,6 +32,9 @@ class _Legacy:
 
     terms: Terms = field(default_factory=Terms)
     registered: Registered = field(default_factory=Registered)
+    departures: Departures = field(default_factory=Departures)
+    left: list[Left] = field(default_factory=list)
+    """The live legacy brokers of which a controller said that their registrations had ended."""
 
     def outlived(self, term: Term, at_ns: int) -> Findings:
         """A finding for each legacy registration that was live for longer than the timeout."""
@@ -46,15 +51,17 @@ class _Legacy:
 class LegacyStaysActive(Rule[_Legacy]):
     """HB-23. The version of a registration is that which the broker has recorded; only without its
     event the controller's word counts. Exercised if a legacy registration stays live past the
-    timeout in one term."""
+    timeout in one term. It becomes absent only by its end, as others than the controller tell
+    it."""
 
     clause = "HB-23"
     state = _Legacy
 
-    @on(*TERM_KINDS, BrokerRegistered)
+    @on(*TERM_KINDS, *DEPARTURE_KINDS)
     def step(self, state: _Legacy, event: Event, body: Struct) -> Findings:
         ending = state.terms.ending(event)
         known = None
+        state.departures.take(event)
         if isinstance(body, BrokerRegistered):
             state.registered.take(event, body)
         if isinstance(body, BrokerDeclared) and event.process in state.terms.now:
@@ -84,13 +91,16 @@ class LegacyStaysActive(Rule[_Legacy]):
                 epoch=body.incarnation_id,
             )
             return (broken,)
+        if body.new == "Absent" and known is not None and known.state in LIVE:
+            state.left.append(Left.of(event, body, known, state.departures))
         if term is None or known is None or event.at_ns < known.since_ns + term.timeout_ns:
             return NOTHING
         return (Exercised(event.ref, Evidence.SELF),)
 
     def end(self, state: _Legacy, end: RunEnd) -> Findings:
-        return tuple(
+        outlived = [
             found
             for term in state.terms.now.values()
             for found in state.outlived(term, end.ended_at_ns)
-        )
+        ]
+        return (*outlived, *wrongly_left(state.left, state.departures, end))

@@ -20,11 +20,14 @@ from fencepost import (
     Excused,
     Excuses,
     Exercised,
+    Finding,
     Findings,
     ProcessExited,
     Reason,
     Rule,
     RunEnd,
+    Undecided,
+    Violated,
     judged,
     on,
     process_scope,
@@ -40,6 +43,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered, SentHeartbeats
+from fencepost_suites.heartbeats.departures import DEPARTURE_KINDS, Departures
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
 from fencepost_suites.heartbeats.without_servers import ROLE, SERVER_KINDS, Away
 
@@ -107,6 +111,46 @@ class ActiveByHeartbeat(Rule[_Heartbeats]):
         return NOTHING
 
 
+class Left(Struct, frozen=True):
+    """A controller said that the registration of a broker, which it had live, had ended."""
+
+    violated: Violated
+    broker: int
+    epoch: int
+    at_ns: int
+    apart_ns: int | None
+    """Since when the broker's process had ended by then, or had no connected session."""
+
+    @staticmethod
+    def of(event: Event, body: BrokerDeclared, known: Declared, departures: Departures) -> Left:
+        """What a declaration says."""
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} declared broker {broker} {state} ({reason}), though its registration with "
+            "broker epoch {epoch} had not ended",
+            (known.ref,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            state=body.new,
+            reason=body.reason,
+            epoch=known.incarnation,
+        )
+        apart_ns = departures.parted(body.broker_id, known.incarnation)
+        return Left(broken, body.broker_id, known.incarnation, event.at_ns, apart_ns)
+
+
+def wrongly_left(left: Sequence[Left], departures: Departures, end: RunEnd) -> Sequence[Finding]:
+    """Those whose registrations went on, by all that was told until the end of the run."""
+    wrong = [
+        one.violated
+        for one in left
+        if departures.lived_on(one.broker, one.epoch, one.at_ns, one.apart_ns)
+    ]
+    # The event that would tell of the end may be among those that are missing.
+    return wrong if end.complete else [Undecided(one.message, one.at) for one in wrong]
+
+
 @dataclass(slots=True)
 class _Silences:
     """The controllers' terms, and the declarations that are late in them."""
@@ -125,6 +169,9 @@ class _Silences:
     sent."""
     away: Away = field(default_factory=Away)
     faults: Excuses = field(default_factory=Excuses)
+    departures: Departures = field(default_factory=Departures)
+    left: list[Left] = field(default_factory=list)
+    """The live brokers of which a controller said that their registrations had ended."""
     suspects: list[tuple[int, Deadline, Reason | None]] = field(default_factory=list)
     """A broker, why the controller was late to declare it inactive, and the fault upon its way to
     ZooKeeper then; empty if there was none."""
@@ -149,7 +196,10 @@ class SilentBecomesInactive(Rule[_Silences]):
     timeout, and could store nothing: its successor has to make a declaration that fell due then. A
     declaration that was late while ZooKeeper answered nothing is undecided; one while a fault acted
     upon the controller's way to ZooKeeper is excused: over a slow link it stored one thing after
-    the other, and a silent broker came last."""
+    the other, and a silent broker came last.
+
+    A live broker becomes inactive only by silence, whatever reason the controller names, and absent
+    only by the end of its registration, as others than the controller tell it."""
 
     clause = "HB-09"
     state = _Silences
@@ -158,7 +208,7 @@ class SilentBecomesInactive(Rule[_Silences]):
         *TERM_KINDS,
         *SERVER_KINDS,
         *FAULT_KINDS,
-        BrokerRegistered,
+        *DEPARTURE_KINDS,
         MetadataHeartbeatSent,
         MetadataHeartbeatAnswered,
         MetadataHeartbeatReceived,
@@ -169,6 +219,7 @@ class SilentBecomesInactive(Rule[_Silences]):
         state.faults.take(event)
         state.heartbeats.take(event)
         state.away.take(event)
+        state.departures.take(event)
         before = state.terms.now.get(event.process)
         found = NOTHING
         cause = event.cause
@@ -214,13 +265,18 @@ class SilentBecomesInactive(Rule[_Silences]):
         if known is None or known.state not in LIVE or body.new in LIVE:
             return NOTHING
         self._overdue(state, event.process, body.broker_id, event.at_ns)
-        if body.reason != "silent":
+        if body.new == "Absent" or body.incarnation_id != known.incarnation:
+            state.left.append(Left.of(event, body, known, state.departures))
             return NOTHING
+        version = state.registered.version(body.broker_id, known.incarnation, known.version)
+        if body.reason != "silent" and version < HEARTBEAT_INFO:
+            return NOTHING  # it sends no heartbeats: HB-23 judges it
         term = state.terms.now[event.process]
         silent_ns = state.silent_ns(event, body.broker_id, known.heard_ns)
         # A tenth for the way of the heartbeat. By the controller's own figure there is no such
         # slack.
-        if silent_ns < term.timeout_ns * 9 // 10 or body.silent_ms < body.timeout_ms:
+        soon = body.reason == "silent" and body.silent_ms < body.timeout_ms
+        if silent_ns < term.timeout_ns * 9 // 10 or soon:
             broken = violated(
                 event.ref,
                 Evidence.SELF,
@@ -288,7 +344,8 @@ class SilentBecomesInactive(Rule[_Silences]):
             if not _was_heard(one, state.delivered.get((one.actors[0], broker), ()))
         ]
         excused = [Excused.of(one.violated, way) for one, way in late if way is not None]
-        return (*excused, *judged([one for one, way in late if way is None], state.away.told(end)))
+        on_time = judged([one for one, way in late if way is None], state.away.told(end))
+        return (*excused, *on_time, *wrongly_left(state.left, state.departures, end))
 
 
 def _latest_ns(timeout_ns: int) -> int:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from tests.suites.heartbeats.heartbeat_histories import (
     BROKER,
     CONTROLLER,
     Write,
+    active_broker,
     answered,
     began,
     call,
+    declared,
     heard,
     killed,
+    legacy,
     received,
     registered,
     sent,
+    served,
     silence,
     steps,
     verdict,
@@ -24,9 +29,18 @@ from tests.suites.heartbeats.heartbeat_histories import (
     whole_verdict,
 )
 
-from fencepost import Cause, Fact, FaultInjected, ProcessSpawned, process_scope
+from fencepost import (
+    Cause,
+    Fact,
+    FaultInjected,
+    NodeStopped,
+    ProcessExited,
+    ProcessSpawned,
+    process_scope,
+)
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ControllerBegan, broker_of
+from fencepost_clusters.zookeeper.events import SessionExpired, session_name
+from fencepost_kafka import ControllerBegan, SessionChanged, broker_of
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 SECOND_CONTROLLER = "broker-3#1"
@@ -180,3 +194,115 @@ def test_a_process_that_was_started_may_keep_its_heartbeats_for_itself() -> None
 
 def started(h: HistoryBuilder) -> None:
     h.add("harness", ProcessSpawned(started=GHOST, slot="ghost", role="broker", node_id=2, pid=7))
+
+
+connected_heard = steps(began, active_broker, declared, answered, received)
+
+
+@pytest.mark.parametrize("reason", ["registered", "bounced", "gone", "silent"])
+def test_a_live_broker_becomes_inactive_by_silence_alone(reason: str) -> None:
+    out = call(declared, new="Inactive", old="Active", reason=reason)
+    found = facts("HB-09", connected_heard, wait(100), out)
+    assert (found["process"], found["broker"]) == (process_scope(CONTROLLER), broker_of(2))
+
+
+absent = call(declared, new="Absent", old="Active", reason="gone")
+
+
+def expires(h: HistoryBuilder) -> None:
+    h.add("zookeeper-1#1", SessionExpired(session=session_name(7), timeout_ms=6000))
+
+
+def session(h: HistoryBuilder, state: Literal["connected", "suspended", "ended"]) -> None:
+    h.add(BROKER, SessionChanged(session=7, state=state))
+
+
+def test_a_live_broker_whose_registration_goes_on_is_not_absent() -> None:
+    found = facts("HB-09", connected_heard, wait(100), absent)
+    assert (found["process"], found["state"]) == (process_scope(CONTROLLER), "Absent")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        expires,
+        call(session, state="ended"),
+        call(session, state="suspended"),
+        killed,
+        call(registered, epoch=90, process="broker-2-duplicate#1"),
+    ],
+)
+def test_a_registration_that_others_end_is_absent(end: Write) -> None:
+    assert judged_as("HB-09", connected_heard, end, absent) is NOT_EXERCISED
+    # It may be told later than the controller's declaration.
+    assert judged_as("HB-09", connected_heard, absent, wait(500), end) is NOT_EXERCISED
+
+
+def test_the_end_of_a_session_may_be_learnt_long_after_the_controller() -> None:
+    history = (connected_heard, absent, wait(60_000), call(session, state="ended"))
+    assert judged_as("HB-09", *history) is NOT_EXERCISED
+
+
+def test_a_process_that_does_not_tell_of_its_session_may_have_lost_it() -> None:
+    history = (began, registered, sent, declared, answered, wait(100), absent)
+    assert judged_as("HB-09", *history) is NOT_EXERCISED
+
+
+def test_a_legacy_registration_becomes_absent_only_by_its_end() -> None:
+    old = steps(
+        began, call(session, state="connected"), call(registered, version=4, protocol=2), legacy
+    )
+    gone = call(declared, new="Absent", old="Active", reason="gone", version=4)
+    assert facts("HB-23", old, wait(5_000), gone)["broker"] == broker_of(2)
+    assert judged_as("HB-23", old, wait(5_000), expires, gone) is HOLDS
+
+
+# ---------------------------------------------------------------------------------------- HB-06
+
+
+def hears(h: HistoryBuilder, number: int) -> None:
+    answered(h, cause=Cause(BROKER, number, request=True))
+
+
+def takes(h: HistoryBuilder, number: int) -> None:
+    received(h)
+
+
+proven = steps(connected_heard, repeated(1, 100, sent, hears, takes))
+
+
+def test_answers_that_nobody_gave_do_not_keep_a_broker_active() -> None:
+    found = facts("HB-06", proven, repeated(10, 500, sent, takes))
+    assert found["process"] == process_scope(BROKER)
+
+
+def test_answers_that_a_controller_tells_of_keep_a_broker_active() -> None:
+    history = (proven, repeated(10, 500, sent, hears, takes), killed)
+    assert judged_as("HB-06", *history) is NOT_EXERCISED
+
+
+def test_where_controllers_tell_of_no_answer_a_broker_is_believed() -> None:
+    history = (connected_heard, repeated(10, 500, sent, takes), killed)
+    assert judged_as("HB-06", *history) is NOT_EXERCISED
+
+
+def test_a_controller_that_died_may_not_have_told_of_its_last_answer() -> None:
+    dies = call(exits, process=CONTROLLER)
+    untold = steps(wait(2_000), call(sent, number=7), received)
+    more = steps(wait(2_000), killed)
+    assert judged_as("HB-06", proven, untold, dies, more) is NOT_EXERCISED
+    assert judged_as("HB-06", proven, untold, more) is VIOLATED
+
+
+def exits(h: HistoryBuilder, process: str) -> None:
+    h.add("harness", ProcessExited(ended=process, exit_code=-1, signal=9, expected=True))
+
+
+def says_that_it_stopped(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStopped(reason="asked"))
+
+
+def test_a_broker_that_says_it_stopped_and_serves_on_must_be_fenced() -> None:
+    history = (connected_heard, wait(500), says_that_it_stopped, wait(5_000))
+    assert judged_as("HB-06", *history, served) is VIOLATED
+    assert judged_as("HB-06", *history) is NOT_EXERCISED
