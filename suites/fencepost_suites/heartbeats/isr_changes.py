@@ -22,6 +22,8 @@ from fencepost import (
     Rule,
     RunEnd,
     Scope,
+    Undecided,
+    Violated,
     judged,
     on,
     process_scope,
@@ -41,9 +43,11 @@ from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
 from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers, answer_facts
-from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
+OF_SENDER = ("NOT_CONTROLLER", "INVALID_INCARNATION_ID")
+"""The errors of a whole request: they concern the receiver's office and the sender's id."""
 
 
 @dataclass(slots=True)
@@ -123,6 +127,8 @@ class _Overwritten:
     asked_ns: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> when it requested an ISR last."""
     suspects: list[Deadline] = field(default_factory=list)
+    unregistered: list[tuple[int, int, Violated]] = field(default_factory=list)
+    """A broker, and an incarnation id that a controller took only by its own word."""
 
     def granted(self, event: Event, body: IsrChangeAnswered) -> None:
         """A process was granted an ISR."""
@@ -167,13 +173,24 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
         if not isinstance(body, IsrChangeJudged) or term is None:
             return observed(event, self.clause)
         known = term.brokers.get(body.broker_id)
-        if known is None or body.incarnation_id == max(known.incarnation, body.known):
+        if known is None:
+            return NOTHING
+        if body.incarnation_id == max(known.incarnation, body.known):
+            # It may have adopted a newer id than it has declared: that of a registration, which is
+            # not told yet. Nobody has ever had an id without one.
+            if body.incarnation_id > known.incarnation and body.error == "NONE":
+                one = self._taken(event, body, known)
+                state.unregistered.append((body.broker_id, body.incarnation_id, one))
             return NOTHING
         if body.error == "INVALID_INCARNATION_ID":
             return (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
             return NOTHING
-        broken = violated(
+        return (self._taken(event, body, known),)
+
+    @staticmethod
+    def _taken(event: Event, body: IsrChangeJudged, known: Declared) -> Violated:
+        return violated(
             event.ref,
             Evidence.SELF,
             "{process} judged an IsrChange of {other} with incarnation id {epoch}, though broker "
@@ -185,10 +202,13 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
             broker=broker_of(body.broker_id),
             other_epoch=known.incarnation,
         )
-        return (broken,)
 
     def end(self, state: _Overwritten, end: RunEnd) -> Findings:
-        return judged(state.suspects, end)
+        made = state.superseded.registered.made
+        never = [one for *of, one in state.unregistered if tuple(of) not in made]
+        if not end.complete:
+            return (*judged(state.suspects, end), *(Undecided(o.message, o.at) for o in never))
+        return (*judged(state.suspects, end), *never)
 
 
 class _Result(Struct, frozen=True):
@@ -254,18 +274,63 @@ _STORED: frozenset[type[Struct]] = TERM_KINDS | {
 }
 
 
+@dataclass(slots=True)
+class _Results:
+    """The results that controllers wrote for each leader, and what it had asked for."""
+
+    stored: _Stored = field(default_factory=_Stored)
+    written: dict[tuple[str, str], dict[str, Cause]] = field(default_factory=dict)
+    """(leader's process, partition) -> the results for it, each with its newest event."""
+    whole: dict[str, dict[str, Cause]] = field(default_factory=dict)
+    """leader's process -> the errors of its whole requests."""
+
+    def judged(self, event: Event, body: IsrChangeJudged) -> None:
+        """A controller writes its results. An answer may be lost, and come for a later attempt: so
+        every result counts, and not only the newest."""
+        if body.error != "NONE":
+            self.whole.setdefault(body.client, {})[body.error] = event.ref
+        for place, result in zip(body.partitions, body.results, strict=False):
+            self.written.setdefault((body.client, place), {})[result] = event.ref
+
+    def read(self, event: Event, body: IsrChangeAnswered) -> Findings:
+        """Judges the result that a leader read for a partition. What nobody wrote for it was
+        written for another one: a timeout of its own is told in no result."""
+        written = self.written.get((event.process, f"{body.topic}-{body.partition}"))
+        if not written or body.error in written or body.error in self.whole.get(event.process, ()):
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} read {error} for {partition}, for which the controller had written "
+            "{expected}",
+            tuple(written.values())[-1:],
+            process=process_scope(event.process),
+            error=body.error,
+            partition=partition_of(body),
+            expected=", ".join(sorted(written)),
+        )
+        return (broken,)
+
+
 @final
-class OnlyLeaderChangesIsr(Rule[_Stored]):
+class OnlyLeaderChangesIsr(Rule[_Results]):
     """HB-19. The stored partition names the leader; the controller's answer does not count. The
     leader's evidence is the refusal that it received; a client's evidence is the answer to its own
-    request."""
+    request. A leader must read for each partition a result that a controller wrote for it."""
 
     clause = "HB-19"
-    state = _Stored
+    state = _Results
 
     @on(*_STORED)
-    def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
+    def step(self, results: _Results, event: Event, body: Struct) -> Findings:
+        state = results.stored
         state.take(event)
+        if isinstance(body, IsrChangeJudged):
+            results.judged(event, body)
+        elif isinstance(body, IsrChangeAnswered):
+            wrong = results.read(event, body)
+            if wrong:
+                return wrong
         if isinstance(body, IsrChangeAnswered) and body.error == NOT_LEADER:
             return (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
@@ -312,7 +377,8 @@ class OnlyLeaderChangesIsr(Rule[_Stored]):
 @final
 class UnfitIsrRefused(Rule[_Stored]):
     """HB-20. The leader's evidence is the refusal that it received; a client's evidence is the
-    answer to its own request."""
+    answer to its own request. What is wrong with one ISR may not fail the whole request: at the
+    top there are only the two errors that concern the sender."""
 
     clause = "HB-20"
     state = _Stored
@@ -324,6 +390,15 @@ class UnfitIsrRefused(Rule[_Stored]):
             return (Exercised(event.ref, Evidence.PEER),)
         if isinstance(body, IsrChangeJudged) and body.error == "NONE":
             return tuple(self._judged(state, event, body))
+        if isinstance(body, IsrChangeJudged) and body.error not in OF_SENDER:
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} refused a whole IsrChange of {other} with {error}",
+                process=process_scope(event.process),
+                **answer_facts(body),
+            )
+            return (broken,)
         return observed(event, self.clause)
 
     def _judged(self, state: _Stored, event: Event, body: IsrChangeJudged) -> Iterator[Finding]:

@@ -37,6 +37,8 @@ from fencepost_kafka.committed import Partitions
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 UPDATE_METADATA = "UpdateMetadata"
+OUT = ("Inactive", "Absent")
+"""The states of a broker that is left out: an inactive one is treated as absent."""
 IDLE_NS = 100 * MS
 """A request that is sent this long after its queue was empty was made just before."""
 AGAIN_WITHIN_NS = 6_000 * MS
@@ -47,15 +49,17 @@ Place = tuple[str, int, int]
 
 @dataclass(slots=True)
 class _Out:
-    """The brokers that the newest controller has declared inactive."""
+    """The brokers that the newest controller has declared inactive or absent."""
 
     epoch: int = -1
     controller: str = ""
     refs: dict[int, Cause] = field(default_factory=dict)
-    """broker -> the declaration that it is inactive."""
+    """broker -> the declaration that it is inactive or absent."""
+    since_ns: dict[int, int] = field(default_factory=dict)
+    """broker -> from when on no new metadata may name it."""
     partitions: Partitions = field(default_factory=Partitions)
     sent: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
-    """(controller, request) -> the inactive brokers when that UpdateMetadata was made."""
+    """(controller, request) -> the brokers that were out when that UpdateMetadata was made."""
     idle_ns: dict[Place, int | None] = field(default_factory=dict)
     """Queue -> since when it is empty; None: a request waits in it."""
     places: dict[tuple[str, int], tuple[Place, int]] = field(default_factory=dict)
@@ -64,10 +68,11 @@ class _Out:
 
 @final
 class InactiveIsLeftOut(Rule[_Out]):
-    """HB-03. After a broker was declared inactive, no new UpdateMetadata may name it, and it may
-    not be elected leader. The receiving broker is the evidence of what an UpdateMetadata names. A
-    request that may have waited in its queue is not judged. Exercised if a broker carries out an
-    UpdateMetadata while another broker is inactive."""
+    """HB-03. After a broker was declared inactive or absent, and until it is declared live, no new
+    UpdateMetadata may name it (an absent one: six seconds later), and it may not be elected leader.
+    The receiving broker is the evidence of what an UpdateMetadata names. A request that may have
+    waited in its queue is not judged. Exercised if a broker carries out an UpdateMetadata while
+    another broker is out."""
 
     clause = "HB-03"
     state = _Out
@@ -84,11 +89,20 @@ class InactiveIsLeftOut(Rule[_Out]):
             case ControllerBegan() if body.epoch > state.epoch:
                 state.epoch, state.controller = body.epoch, event.process
                 state.refs.clear()
-            case BrokerDeclared() if body.controller_epoch == state.epoch:
+                state.since_ns.clear()
+            # By the process, and not by the epoch that it names.
+            case BrokerDeclared() if event.process == state.controller:
                 if body.new in LIVE:
                     state.refs.pop(body.broker_id, None)
-                elif body.new == "Inactive":
+                    state.since_ns.pop(body.broker_id, None)
+                # What it finds absent when it begins may lead by a state that its predecessor has
+                # stored, and that it reads only now.
+                elif body.new in OUT and body.reason != "controller_elected":
                     state.refs[body.broker_id] = event.ref
+                    # When two brokers go at once, what is made for the first one still names the
+                    # second, and is sent once both are declared absent.
+                    wait_ns = AGAIN_WITHIN_NS if body.new == "Absent" else 0
+                    state.since_ns[body.broker_id] = event.at_ns + wait_ns
             case ControlRequestSent():
                 self._sent(state, event, body)
             case ControlRequestAnswered():
@@ -105,7 +119,9 @@ class InactiveIsLeftOut(Rule[_Out]):
         # left an empty queue it is known that it was made just now.
         fresh = idle_ns is not None and event.at_ns >= idle_ns + IDLE_NS
         if fresh and body.api == UPDATE_METADATA and event.process == state.controller:
-            state.sent[event.process, body.correlation] = frozenset(state.refs)
+            state.sent[event.process, body.correlation] = frozenset(
+                broker for broker, since_ns in state.since_ns.items() if event.at_ns >= since_ns
+            )
         state.idle_ns[place] = None
         state.places[event.process, body.correlation] = place, event.at_ns
 
@@ -129,7 +145,7 @@ class InactiveIsLeftOut(Rule[_Out]):
                 event.ref,
                 Evidence.PEER,
                 "{process} was sent metadata that name broker {broker}, which had been declared "
-                "inactive",
+                "inactive or absent",
                 (state.refs[named[0]],) if named[0] in state.refs else (),
                 process=process_scope(event.process),
                 broker=broker_of(named[0]),
@@ -154,7 +170,7 @@ class InactiveIsLeftOut(Rule[_Out]):
         broken = violated(
             event.ref,
             Evidence.PEER,
-            "broker {leader} was made leader of {partition} while it was inactive",
+            "broker {leader} was made leader of {partition} while it was inactive or absent",
             (known,),
             leader=broker_of(body.leader),
             partition=partition_of(body),

@@ -200,6 +200,8 @@ class AcceptedUnfences(Rule[_Reactions]):
                     did = "stayed fenced, though it was accepted"
                     found = state.note_answer(event, name, one, did)
                 return found
+            case SessionChanged(state="connected"):
+                pass  # its session goes on, and what it has to do, too
             case SessionChanged() | ProcessExited() | NodeStopped():
                 state.close(name, one, event.at_ns, STAYED_FENCED)
         one.contact.take(event)
@@ -239,6 +241,8 @@ class RefusedFencesItself(Rule[_Reactions]):
                 answer = state.close(name, one, event.at_ns, WENT_ON)
                 if answer is not None and body.new != "ACTIVE":
                     found = (Exercised(event.ref, Evidence.SELF),)
+            case SessionChanged(state="connected"):
+                pass  # a broker once ended each duty by saying so
             case ProcessExited() | NodeStopped() | SessionChanged():
                 state.close(name, one, event.at_ns, WENT_ON)
             case MetadataHeartbeatAnswered():

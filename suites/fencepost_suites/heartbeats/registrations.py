@@ -256,9 +256,11 @@ class _Adoptions:
 @final
 class NewIncarnationIsBounce(Rule[_Adoptions]):
     """HB-13. After it has adopted a new incarnation id, the controller must declare the bounce
-    within its heartbeat timeout and 500 ms. The end of its term does not excuse what was due
-    before; but a controller that loses its session, or dies, may have been without ZooKeeper for
-    the session timeout, and could not read the registrations."""
+    within its heartbeat timeout and 500 ms: that the former process is absent, or a state of the
+    new one. A declaration of a higher id for a broker that was not declared absent adopts it, too.
+    The end of its term does not excuse what was due before; but a controller that loses its
+    session, or dies, may have been without ZooKeeper for the session timeout, and could not read
+    the registrations."""
 
     clause = "HB-13"
     state = _Adoptions
@@ -272,7 +274,9 @@ class NewIncarnationIsBounce(Rule[_Adoptions]):
             case ControllerBegan():
                 state.known.begin(event.process)
             case BrokerDeclared():
-                return self._declared(state, event, body)
+                found = self._declared(state, event, body)
+                state.terms.take(event)
+                return found
             case MetadataHeartbeatAnswered(active=True):
                 return self._answered(state, event, body)
         state.terms.take(event)
@@ -290,9 +294,20 @@ class NewIncarnationIsBounce(Rule[_Adoptions]):
         adopted = state.open.get(key)
         if adopted is None:
             state.known.declare(event, body)
+            term = state.terms.now.get(event.process)
+            known = None if term is None else term.brokers.get(body.broker_id)
+            # A broker that it has not seen to be absent, with a higher id: the declaration itself
+            # adopts it, and the bounce is owed. One for a heartbeat once hid it.
+            former = body.incarnation_id if known is None else known.incarnation
+            if body.new != "Absent" and former < body.incarnation_id:
+                state.open[key] = _Adopted(body.incarnation_id, event.at_ns, event.ref)
             return NOTHING
         # A declaration for another reason handles no bounce, so the adopted id is still owed.
         if body.reason not in ("bounced", "gone", "registered"):
+            return NOTHING
+        # The former process becomes absent, or the new one is met. Another state of the old id is
+        # no bounce, whatever reason it has.
+        if body.incarnation_id < adopted.incarnation and body.new != "Absent":
             return NOTHING
         self._overdue(state, key, state.terms.now[event.process], event.at_ns)
         del state.open[key]

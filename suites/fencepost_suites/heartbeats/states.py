@@ -62,6 +62,15 @@ class _Heartbeats:
 
     terms: Terms = field(default_factory=Terms)
     sent: set[tuple[int, int]] = field(default_factory=set)
+    began: Cause | None = None
+    """The first controller of the run."""
+
+    def succeeds(self, event: Event) -> bool:
+        """Whether a controller may have had a predecessor. Its own word is not enough: the first
+        one of a run that has the first epoch has none."""
+        term = self.terms.now[event.process]
+        alone = self.began is not None and self.began.process == event.process and term.epoch <= 1
+        return not (term.first or alone)
 
 
 @final
@@ -75,13 +84,15 @@ class ActiveByHeartbeat(Rule[_Heartbeats]):
     @on(*TERM_KINDS, MetadataHeartbeatSent)
     def step(self, state: _Heartbeats, event: Event, body: Struct) -> Findings:
         term = state.terms.take(event)
+        if isinstance(body, ControllerBegan):
+            state.began = state.began or event.ref
         if isinstance(body, MetadataHeartbeatSent):
             state.sent.add((body.broker_id, body.incarnation_id))
         if not isinstance(body, BrokerDeclared) or term is None or body.version < HEARTBEAT_INFO:
             return NOTHING
         # A successor finds brokers that its predecessor had active, and may go on from there: a
         # failover alone makes nobody inactive.
-        found_by_successor = body.reason == "controller_elected" and not term.first
+        found_by_successor = body.reason == "controller_elected" and state.succeeds(event)
         if body.new in LIVE and not found_by_successor:
             if (body.broker_id, body.incarnation_id) in state.sent:
                 return (Exercised(event.ref, Evidence.PEER),)

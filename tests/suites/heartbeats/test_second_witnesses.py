@@ -16,6 +16,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     call,
     declared,
     heard,
+    judged,
     killed,
     legacy,
     received,
@@ -24,6 +25,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     served,
     silence,
     steps,
+    stored,
     verdict,
     wait,
     whole_verdict,
@@ -40,7 +42,15 @@ from fencepost import (
 )
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
-from fencepost_kafka import ControllerBegan, SessionChanged, broker_of
+from fencepost_kafka import (
+    ControllerBegan,
+    ControlRequestAnswered,
+    ControlRequestSent,
+    IsrChangeAnswered,
+    IsrChangeJudged,
+    SessionChanged,
+    broker_of,
+)
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 SECOND_CONTROLLER = "broker-3#1"
@@ -306,3 +316,146 @@ def test_a_broker_that_says_it_stopped_and_serves_on_must_be_fenced() -> None:
     history = (connected_heard, wait(500), says_that_it_stopped, wait(5_000))
     assert judged_as("HB-06", *history, served) is VIOLATED
     assert judged_as("HB-06", *history) is NOT_EXERCISED
+
+
+# --------------------------------------------------------------------------------- HB-02, HB-13
+
+adopted = steps(connected_heard, call(answered, incarnation=30))
+
+
+def test_a_bounce_that_is_declared_with_the_old_id_is_none() -> None:
+    old = call(declared, new="Active", old="Active", reason="bounced")
+    found = facts("HB-13", adopted, old, wait(3_000))
+    assert (found["epoch"], found["broker"]) == (30, broker_of(2))
+
+
+def test_a_higher_id_for_a_live_broker_owes_a_bounce() -> None:
+    newer = call(declared, new="Active", old="Active", incarnation=30)
+    assert facts("HB-13", connected_heard, newer, wait(3_000))["epoch"] == 30
+    bounce = (absent, call(declared, new="Initial", old="Absent", incarnation=30))
+    assert judged_as("HB-13", connected_heard, *bounce, wait(3_000)) is NOT_EXERCISED
+
+
+# ---------------------------------------------------------------------------------------- HB-03
+
+led = steps(connected_heard, call(stored, offset=50), expires)
+leaderless = call(stored, leader=-1, epoch=5, offset=51)
+elected = steps(leaderless, call(stored, epoch=6, offset=52))
+
+
+def test_an_absent_broker_is_not_elected() -> None:
+    assert facts("HB-03", led, absent, elected)["leader"] == broker_of(2)
+
+
+def test_a_broker_that_is_live_again_may_be_elected() -> None:
+    again = steps(
+        call(declared, new="Initial", old="Absent", reason="registered", incarnation=30),
+        call(declared, incarnation=30),
+    )
+    assert judged_as("HB-03", led, absent, again, elected) is NOT_EXERCISED
+
+
+def test_a_state_of_a_predecessor_may_name_a_broker_that_is_found_absent() -> None:
+    found = call(declared, new="Absent", old="Absent", reason="controller_elected")
+    assert judged_as("HB-03", began, found, stored) is NOT_EXERCISED
+
+
+def metadata(h: HistoryBuilder, number: int = 77) -> None:
+    """Broker 3 carries out an UpdateMetadata that names broker 2."""
+    sent = ControlRequestSent(
+        api="UpdateMetadata",
+        broker_id=3,
+        broker_epoch=33,
+        controller_epoch=1,
+        correlation=number,
+        partitions=(),
+        attempt=1,
+        brokers=(2, 3),
+    )
+    h.add(CONTROLLER, sent)
+    read = ControlRequestAnswered(
+        api="UpdateMetadata",
+        client=CONTROLLER,
+        broker_id=3,
+        controller_id=1,
+        controller_epoch=1,
+        seen_epoch=1,
+        request_epoch=33,
+        broker_epoch=33,
+        error="NONE",
+        partitions=(),
+        brokers=(2, 3),
+    )
+    h.add("broker-3#1", read, cause=Cause(CONTROLLER, number, request=True))
+
+
+def test_metadata_may_not_name_an_absent_broker_for_long() -> None:
+    assert facts("HB-03", led, absent, wait(6_000), metadata)["broker"] == broker_of(2)
+    assert judged_as("HB-03", led, absent, wait(5_900), metadata) is NOT_EXERCISED
+
+
+def test_a_declaration_counts_whichever_epoch_it_names() -> None:
+    out = call(declared, new="Inactive", old="Active", reason="silent")
+    later = steps(call(began, epoch=4), connected_declared, out, elected)
+    assert judged_as("HB-03", call(stored, offset=50), later) is VIOLATED
+
+
+connected_declared = call(declared, old="Absent", reason="controller_elected")
+
+
+# --------------------------------------------------------------------------------- HB-29, HB-08
+
+
+def test_a_session_that_goes_on_ends_no_duty_of_a_refused_broker() -> None:
+    refused = steps(sent, call(received, error="INVALID_INCARNATION_ID"))
+    history = (connected_heard, refused, call(session, state="connected"), served)
+    assert facts("HB-29", *history)["process"] == process_scope(BROKER)
+
+
+# ------------------------------------------------------------------------- HB-18, HB-19, HB-20
+
+
+def test_an_id_that_nobody_registered_changes_no_isr() -> None:
+    body = IsrChangeJudged(
+        client=BROKER,
+        broker_id=2,
+        incarnation_id=99,
+        known=99,
+        error="NONE",
+        partitions=("orders-0",),
+        isrs=("2,3",),
+        leader_epochs=(4,),
+        results=("NONE",),
+        controller_epoch=1,
+        active=True,
+    )
+
+    def judges(h: HistoryBuilder) -> None:
+        h.add(CONTROLLER, body)
+
+    assert facts("HB-18", connected_heard, judges)["epoch"] == 99
+    # Its process may tell of its registration later than the controller of the id.
+    later = call(registered, epoch=99, process="broker-2#2")
+    assert judged_as("HB-18", connected_heard, judges, later) is NOT_EXERCISED
+
+
+def test_one_unfit_isr_does_not_fail_a_whole_request() -> None:
+    found = facts("HB-20", connected_heard, call(judged, error="INVALID_REQUEST"))
+    assert found["error"] == "INVALID_REQUEST"
+    for error in ("NOT_CONTROLLER", "INVALID_INCARNATION_ID"):
+        assert judged_as("HB-20", connected_heard, call(judged, error=error)) is NOT_EXERCISED
+
+
+def reads(h: HistoryBuilder, error: str) -> None:
+    body = IsrChangeAnswered(topic="orders", partition=0, leader_epoch=4, error=error, isr=())
+    h.add(BROKER, body)
+
+
+def test_a_leader_reads_for_a_partition_what_was_written_for_it() -> None:
+    history = (connected_heard, stored, judged)
+    assert facts("HB-19", *history, call(reads, error="INVALID_REQUEST"))["expected"] == "NONE"
+    assert judged_as("HB-19", *history, call(reads, error="NONE")) is NOT_EXERCISED
+    # An answer to the whole request, to another attempt.
+    refused = call(judged, error="NOT_CONTROLLER")
+    again = call(reads, error="NOT_CONTROLLER")
+    assert judged_as("HB-19", *history, refused, again) is NOT_EXERCISED

@@ -60,18 +60,20 @@ def in_session(h: HistoryBuilder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "reason", "outcome"),
+    ("first", "epoch", "reason", "outcome"),
     [
-        (False, "controller_elected", NOT_EXERCISED),
-        (True, "controller_elected", VIOLATED),
-        (False, "heartbeat", VIOLATED),
+        (False, 2, "controller_elected", NOT_EXERCISED),
+        (True, 2, "controller_elected", VIOLATED),
+        (False, 2, "heartbeat", VIOLATED),
+        # Nobody was the controller before it, whatever it says.
+        (False, 1, "controller_elected", VIOLATED),
     ],
 )
 def test_only_a_successor_may_find_a_broker_active_that_has_sent_no_heartbeat(
-    first: bool, reason: str, outcome: Outcome
+    first: bool, epoch: int, reason: str, outcome: Outcome
 ) -> None:
     found = call(declared, reason=reason)
-    assert judged_as("HB-02", call(began, first=first), found) is outcome
+    assert judged_as("HB-02", call(began, first=first, epoch=epoch), found) is outcome
 
 
 # ------------------------------------------------------------------------------------------ HB-09
