@@ -99,7 +99,8 @@ class FormerStopReplicaHarmsNot(Rule[Requests]):
 @final
 class BounceDetected(Rule[Owed]):
     """BE-05. The broker's event says that it has registered, and with which czxid. The current
-    controller must declare that process. Exercised if it declares a bounce: it had not seen that
+    controller must declare that process, and the former one absent before, if it had declared that
+    one. Exercised if it declares a bounce: it had not seen that
     the former process was absent. Apache Kafka's controller is excused by a fault that names it or
     the broker. If the broker registered during the fault, both reach ZooKeeper again after a
     session timeout at the latest."""
@@ -138,6 +139,9 @@ class BounceDetected(Rule[Owed]):
                     registered_ns=event.at_ns,
                 )
             case BrokerDeclared() if body.new != "Absent" and event.process == state.controller:
+                # The former process was not treated as failed: its bounce is hidden.
+                if state.held.setdefault(body.broker_id, body.incarnation_id) < body.incarnation_id:
+                    return NOTHING
                 bounced = body.old == "Absent" and body.reason == "bounced"
                 state.found[body.broker_id] = (body.incarnation_id, bounced)
                 due = state.due.get(body.broker_id)
@@ -145,6 +149,7 @@ class BounceDetected(Rule[Owed]):
                     del state.due[body.broker_id]
                     return (Exercised(event.ref, Evidence.PEER),) if bounced else NOTHING
             case BrokerDeclared() if event.process == state.controller:
+                state.held.pop(body.broker_id, None)
                 state.gone(body.broker_id)
             case NodeStarted(role="broker"):
                 state.compared.pop(body.node_id, None)

@@ -36,6 +36,7 @@ from fencepost_kafka import (
     ReplicaRemoved,
     ReplicaStopped,
     broker_of,
+    partition_of,
 )
 from fencepost_suites.common.keys import by_broker
 from fencepost_suites.control_requests.effects import DUE_KINDS, ROLE_KINDS, Effects, RefusedRoles
@@ -72,8 +73,10 @@ class FormerGenerationRefused(Rule[_Refusals]):
     """BE-02. The controller's event says which broker epoch a request has; ZooKeeper's czxid is the
     process's own. Without epochs, the events of both say when the request was sent and when the
     process began. A process that has lost its id may refuse every request. A process that refuses
-    a LeaderAndIsr must not take a role by it: the role's own event is the evidence. (What clients
-    get after a refused UpdateMetadata, no event shows.)"""
+    a LeaderAndIsr must not take a role by it: the role's own event is the evidence. A request for a
+    larger epoch must be accepted; but a process that has never registered has no epoch, and must
+    not obey one for another process's. (What clients get after a refused UpdateMetadata, no event
+    shows.)"""
 
     clause = "BE-02"
     state = _Refusals
@@ -112,6 +115,29 @@ class FormerGenerationRefused(Rule[_Refusals]):
             )
         elif request.former:
             return (Exercised(event.ref, request.evidence),)
+        elif request.of_other is not None and request.obeyed:
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process}, which has never registered, obeyed the {operation} of {sender} for "
+                "broker epoch {epoch}, that of {holder}",
+                request.because,
+                process=process_scope(event.process),
+                holder=process_scope(request.of_other),
+                **request.facts,
+            )
+        elif request.newer and not request.obeyed and not request.deposed:
+            broken = violated(
+                event.ref,
+                request.evidence,
+                "{process} refused the {operation} of {sender} for broker epoch {epoch} with "
+                "{error}, though its own is only {newest_epoch}",
+                request.because,
+                process=process_scope(event.process),
+                error=request.answer.error,
+                newest_epoch=request.newest,
+                **request.facts,
+            )
         else:
             return NOTHING
         return (broken,)
@@ -239,12 +265,13 @@ class RequestsCarryEpoch(Rule[_Written]):
     """BE-01. The broker epoch in a control request must be one under which the broker has
     registered, and the broker must read the same value. A ControlledShutdown must have a broker
     epoch of its sender. Only a process with an inter-broker protocol before KIP-380 may send none.
-    Other tests check the bytes."""
+    The broker must read whether a StopReplica deletes the data as it was sent, and must not remove
+    a log by one that does not. Other tests check the bytes."""
 
     clause = "BE-01"
     state = _Written
 
-    @on(*REQUEST_KINDS, ControlledShutdownAnswered, BrokerCommitted)
+    @on(*REQUEST_KINDS, ControlledShutdownAnswered, BrokerCommitted, ReplicaRemoved)
     def step(self, state: _Written, event: Event, body: Struct) -> Findings:
         request = state.requests.take(event)
         match body:
@@ -254,9 +281,32 @@ class RequestsCarryEpoch(Rule[_Written]):
                 return state.store(body)
             case ControlledShutdownAnswered():
                 return self._shutdown(state, event, body)
+            case ReplicaRemoved():
+                return self._removed(state, event, body)
             case _ if request is not None:
                 return self._read(state, event, request)
         return NOTHING
+
+    @staticmethod
+    def _removed(state: _Written, event: Event, body: ReplicaRemoved) -> Findings:
+        """Judges a broker that removes its log while it carries out a request."""
+        cause = event.cause
+        found = state.requests.sent.get((cause.process, cause.seq)) if cause is not None else None
+        if found is None or found[0].api != "StopReplica" or found[0].deletes:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} removed its log of {partition} by a StopReplica that {sender} had sent "
+            "without delete_partitions",
+            (found[1],),
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            sender=found[1].process,
+            other=process_scope(found[1].process),
+            broker=broker_of(found[0].broker_id),
+        )
+        return (broken,)
 
     @staticmethod
     def _read(state: _Written, event: Event, request: Request) -> Findings:
@@ -273,6 +323,19 @@ class RequestsCarryEpoch(Rule[_Written]):
                 request.because,
                 process=process_scope(event.process),
                 read_epoch=answer.request_epoch,
+                **request.facts,
+            )
+            return (broken,)
+        if answer.api == "StopReplica" and answer.deletes != sent.deletes:
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} read delete_partitions {read} in the StopReplica that {sender} had sent "
+                "with {expected}",
+                request.because,
+                process=process_scope(event.process),
+                read=str(answer.deletes),
+                expected=str(sent.deletes),
                 **request.facts,
             )
             return (broken,)

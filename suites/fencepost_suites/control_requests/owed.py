@@ -81,6 +81,9 @@ class Owed:
     found: dict[int, tuple[int, bool]] = field(default_factory=dict)
     """broker -> the newest broker epoch that a controller has declared, and whether the reason was
     a bounce. The declaration may come before the broker's own event about its registration."""
+    held: dict[int, int] = field(default_factory=dict)
+    """broker -> the broker epoch that the controller declared first, since it began or since it
+    declared the broker absent."""
     compared: dict[int, bool] = field(default_factory=dict)
     """broker -> whether the controller's log has the broker's newest process as bounced."""
     by_log: bool = False
@@ -98,6 +101,7 @@ class Owed:
     def begin(self, event: Event) -> None:
         """Begins a controller's term: the time for all that is owed starts now."""
         self.controller, self.began_ns = event.process, event.at_ns
+        self.held.clear()
 
     def overdue(self, now_ns: int, template: str, needs_broker: bool = True) -> Findings:
         """Adds a suspect for each action that has been due for longer than the bound, with the

@@ -57,6 +57,12 @@ class Request(Struct, frozen=True):
     controller_epoch: int
     first: bool
     early: bool = False
+    of_other: str | None = None
+
+    @property
+    def newer(self) -> bool:
+        """Whether the request was meant for a larger epoch than any of a registered process."""
+        return NO_EPOCH != self.newest < self.asked
 
     @property
     def evidence(self) -> Evidence:
@@ -167,12 +173,14 @@ class Requests:
     numbered: dict[tuple[object, ...], Sent] = field(default_factory=dict)
     """The fields that both sender and receiver record -> the newest request with these fields. A
     controller numbers requests from the start again with each new connection to a broker."""
+    holders: dict[tuple[int, int], str] = field(default_factory=dict)
+    """(broker, broker epoch) -> the process that registered under it."""
     begun: Counter[int] = field(default_factory=Counter)
     """broker -> how many of its processes have begun."""
 
     def take(self, event: Event) -> Request | None:
-        """Applies an event. If it answers a request, returns that request, unless the answering
-        process has lost its id."""
+        """Applies an event. If it answers a request, returns that request, unless a process refuses
+        it that has lost its id."""
         body = event.body
         match body:
             case ControlRequestSent():
@@ -183,6 +191,7 @@ class Requests:
                 process = self._process(event)
                 process.registered.append(_Since(body.broker_epoch, event.at_ns, event.ref))
                 process.protocol = body.protocol
+                self.holders[body.broker_id, body.broker_epoch] = event.process
             case BrokerStateChanged(reason="taken_over"):
                 self._process(event).taken_over = True
             case NodeStarted(role="broker"):
@@ -226,14 +235,18 @@ class Requests:
             first=body.api == "LeaderAndIsr" and body.error == "NONE" and not process.has_roles,
             # Where the protocol is known, a roll is under way: none is refused then (BE-10).
             early=asked == NO_EPOCH and process.protocol < 0 and begun < process.number,
+            of_other=self.holders.get((body.broker_id, asked))
+            if asked != NO_EPOCH and not process.registered
+            else None,
         )
         if request.obeyed:
             process.has_roles = process.has_roles or body.api == "LeaderAndIsr"
             newest = process.obeyed[-1] if process.obeyed else NEVER
             if request.controller_epoch > newest.epoch:
                 process.obeyed.append(_Since(request.controller_epoch, event.at_ns, event.ref))
-        # A process that has lost its id may answer as it likes: it is no broker any more.
-        return None if process.taken_over else request
+        # A process that has lost its id may refuse what it likes: it is no broker any more. That it
+        # has lost it is its own word, which once let a process obey its former requests.
+        return None if process.taken_over and not request.obeyed else request
 
 
 def _at(epochs: Sequence[_Since], at_ns: int, before: _Since = NEVER) -> _Since:

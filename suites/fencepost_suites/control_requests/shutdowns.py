@@ -8,6 +8,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     NOTHING,
     Cause,
     Event,
@@ -29,9 +30,16 @@ from fencepost_kafka import (
     BrokerStopping,
     ControlledShutdownAnswered,
     ControlRequestSent,
+    PartitionCommitted,
+    TopicCommitted,
     broker_of,
+    partition_of,
 )
+from fencepost_kafka.committed import Partitions
 from fencepost_suites.control_requests.requests import NO_EPOCH
+
+EFFECT_NS = 1_000 * MS
+"""How long after a refusal a move of leadership is taken for its effect."""
 
 
 @dataclass(slots=True)
@@ -50,6 +58,23 @@ class _Shutdowns:
     """process -> the broker epoch of its newest registration."""
     found: dict[tuple[str, int], str] = field(default_factory=dict)
     """(controller process, broker) -> the process whose registration it has found."""
+    partitions: Partitions = field(default_factory=Partitions)
+    refused: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """(controller process, broker) -> when it last refused a ControlledShutdown of a former process
+    of a broker that it had live; until the broker's state changes."""
+
+    def moved(self, event: Event, body: PartitionCommitted) -> int | None:
+        """The broker that lost both leadership and ISR membership by what a controller wrote, right
+        after it had refused a ControlledShutdown of its former process."""
+        news, before = self.partitions.take(body)
+        if not news or before is None or before.leader < 0:
+            return None
+        refused_ns, _ = self.refused.get((event.process, before.leader), (-1 << 62, None))
+        kept = body.leader == before.leader or before.leader in body.isr
+        if kept or before.leader not in body.replicas or event.at_ns > refused_ns + EFFECT_NS:
+            return None
+        holder = self.holders.get((before.leader, self.declared[event.process, before.leader][0]))
+        return None if holder is None or holder[0] in self.stopping else before.leader
 
     def compare(self, controller: str, body: BrokerChangeHandled) -> None:
         """Applies a broker change."""
@@ -66,8 +91,9 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
     ControlledShutdown without an epoch comes from a former process if the controller has found the
     current process, and that process was not asked to stop, by its own event. Only a controlled
     shutdown sends a StopReplica that keeps the data, so the receiving process must have been asked
-    to stop. (Apache Kafka, whose attempts are not known, also sends one before it deletes or moves
-    a replica.)"""
+    to stop. Nor may a broker that it has live lose leadership and its place in the ISR at once, in
+    the second after such a refusal, unless its state changes. (Apache Kafka, whose attempts are not
+    known, also sends one before it deletes or moves a replica.)"""
 
     clause = "BE-04"
     state = _Shutdowns
@@ -80,6 +106,8 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
         BrokerChangeHandled,
         ControlledShutdownAnswered,
         ControlRequestSent,
+        PartitionCommitted,
+        TopicCommitted,
     )
     def step(self, state: _Shutdowns, event: Event, body: Struct) -> Findings:
         match body:
@@ -95,9 +123,15 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
                 state.stopping.add(event.process)
             case BrokerDeclared(new="Absent"):
                 state.declared.pop((event.process, body.broker_id), None)
+                state.refused.pop((event.process, body.broker_id), None)
             case BrokerDeclared():
+                state.refused.pop((event.process, body.broker_id), None)
                 cached = (body.incarnation_id, event.ref)
                 state.declared[event.process, body.broker_id] = cached
+            case PartitionCommitted():
+                return self._moved(state, event, body)
+            case TopicCommitted():
+                state.partitions.forget(body)
             case ControlledShutdownAnswered():
                 return self._answered(state, event, body)
             case ControlRequestSent(api="StopReplica", deletes=False) if body.attempt:
@@ -132,6 +166,8 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
         if body.request_epoch >= cached[0]:
             return NOTHING
         if body.error != "NONE":
+            if (event.process, body.broker_id) in state.declared:
+                state.refused[event.process, body.broker_id] = event.at_ns, event.ref
             return (Exercised(event.ref, Evidence.PEER),)
         former: Facts = {"former": process_scope(body.client)} if body.client else {}
         broken = violated(
@@ -145,6 +181,25 @@ class FormerShutdownRejected(Rule[_Shutdowns]):
             epoch=body.request_epoch,
             other_epoch=cached[0],
             **former,
+        )
+        return (broken,)
+
+    @staticmethod
+    def _moved(state: _Shutdowns, event: Event, body: PartitionCommitted) -> Findings:
+        broker = state.moved(event, body)
+        if broker is None:
+            return NOTHING
+        refused_ns, refusal = state.refused[event.process, broker]
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} took the leadership of {partition} and its place in the ISR from broker "
+            "{broker} {after_ns} after it had refused the ControlledShutdown of its former process",
+            (refusal,),
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            broker=broker_of(broker),
+            after_ns=event.at_ns - refused_ns,
         )
         return (broken,)
 

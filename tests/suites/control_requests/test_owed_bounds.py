@@ -80,6 +80,7 @@ def test_only_the_controller_can_declare_that_a_process_is_there(
     process: str, new: str, expected: Outcome
 ) -> None:
     h = bounced()
+    declare(h, "Active", "Absent", FORMER, "bounced", process=process)
     declare(h, "Absent", new, OWN, "bounced", process=process)
     h.after(7_000)
     declare(h, "Active", "Stopping", FORMER, "heartbeat")
