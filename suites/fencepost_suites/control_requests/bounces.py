@@ -276,6 +276,13 @@ class _Hosting:
     due: dict[tuple[str, int, int], tuple[frozenset[str], Cause]] = field(default_factory=dict)
     """(controller process, broker, broker epoch) -> the partitions that the broker hosted when that
     controller declared it live."""
+    at_first: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    """(broker, broker epoch) -> the partitions that the broker hosted when it registered."""
+    early: dict[tuple[str, int, int], tuple[Request, frozenset[str], Cause]] = field(
+        default_factory=dict
+    )
+    """As `due` -> a first LeaderAndIsr that came before that declaration, and what the broker
+    hosted from its registration until then."""
 
     def hosted(self, broker: int) -> frozenset[str]:
         """The partitions of which a broker is a replica now."""
@@ -290,7 +297,8 @@ class _Hosting:
 class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
     """BE-07. A process's answers show which LeaderAndIsr is its first; the controller's event says
     for which broker epoch it was sent. It must name all partitions that the broker hosted when the
-    controller declared it live, and still hosts, by the stored assignments. A process must not take
+    controller declared it live, and still hosts, by the stored assignments; or since it registered,
+    if the controller declares it later. A process must not take
     a role by a LeaderAndIsr that it refuses: the role's own event is the evidence."""
 
     clause = "BE-07"
@@ -312,15 +320,20 @@ class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
                 state.marked.discard(body.topic)
             case TopicMarked():
                 state.marked.add(body.topic)
+            case BrokerRegistered():
+                first = (body.broker_id, body.broker_epoch)
+                state.at_first.setdefault(first, state.hosted(body.broker_id))
             case BrokerDeclared(new="Active" | "Stopping"):
                 due = (event.process, body.broker_id, body.incarnation_id)
                 state.due[due] = (state.hosted(body.broker_id), event.ref)
+                if due in state.early:
+                    early, hosted, at = state.early.pop(due)
+                    return self._whole(early, hosted, at, event.ref)
             case _ if request is not None and request.answer.api == "LeaderAndIsr":
                 return self._judged(state, event, request)
         return NOTHING
 
-    @staticmethod
-    def _judged(state: _Hosting, event: Event, request: Request) -> Findings:
+    def _judged(self, state: _Hosting, event: Event, request: Request) -> Findings:
         answer = request.answer
         if request.former:
             if not request.obeyed:
@@ -334,22 +347,35 @@ class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
                 **request.facts,
             )
             return (broken,)
-        due = state.due.get((answer.client, answer.broker_id, request.asked))
-        if not request.first or due is None:
+        place = (answer.client, answer.broker_id, request.asked)
+        due = state.due.get(place)
+        if not request.first:
+            return NOTHING
+        now = state.hosted(answer.broker_id)
+        if due is None:
+            # A controller may declare the process only later, if it ever does.
+            before = state.at_first.get(place[1:], frozenset())
+            state.early[place] = (request, before & now, event.ref)
             return NOTHING
         hosted, at = due
-        named = answer.partitions if request.sent is None else request.sent.partitions
         # What it hosted when it was declared live and still hosts: a partition that was given or
         # taken in between may be missing, or come later.
-        missing = sorted((hosted & state.hosted(answer.broker_id)) - set(named))
+        return self._whole(request, hosted & now, event.ref, at)
+
+    @staticmethod
+    def _whole(request: Request, hosted: frozenset[str], ref: Cause, at: Cause) -> Findings:
+        """Judges the first LeaderAndIsr that a process obeyed, at `ref`."""
+        answer = request.answer
+        named = answer.partitions if request.sent is None else request.sent.partitions
+        missing = sorted(hosted - set(named))
         if missing:
             broken = violated(
-                event.ref,
+                ref,
                 request.evidence,
                 "the first LeaderAndIsr that {process} obeyed lacks {missing} of the {hosted} "
                 "partitions that it hosts, such as {partition}",
                 (at, *request.because),
-                process=process_scope(event.process),
+                process=process_scope(ref.process),
                 missing=len(missing),
                 hosted=len(hosted),
                 partition=Scope("partition", missing[0]),
@@ -357,7 +383,7 @@ class FirstLeaderAndIsrIsWhole(Rule[_Hosting]):
                 **request.facts,
             )
             return (broken,)
-        return (Exercised(event.ref, request.evidence),) if hosted else NOTHING
+        return (Exercised(ref, request.evidence),) if hosted else NOTHING
 
     def end(self, state: _Hosting, end: RunEnd) -> Findings:
         return state.roles.end(end)

@@ -45,6 +45,8 @@ from fencepost_kafka import (
 BOUND_NS = 6_000 * MS
 """How long a controller may take to handle a broker change, and to initialise a broker. The
 documents name no time; on a busy machine, each takes a fraction of this."""
+ALL_TERMS_NS = 5 * BOUND_NS
+"""How long all controllers together may take, each in its term."""
 SESSION_NS = 18_000 * MS
 """Apache Kafka's session timeout, after which a controller without ZooKeeper is replaced."""
 
@@ -66,6 +68,8 @@ class Due:
     """What that fault did."""
     counted: bool = False
     """Whether the excuse was reported: the action would have been overdue."""
+    waited_ns: int = 0
+    """For how long former controllers owed it, each in its term."""
     overlooked: bool = False
     """Whether the controller has compared registrations since, and saw no difference."""
 
@@ -98,8 +102,15 @@ class Owed:
         if process == self.controller:
             self.controller = ""
 
+    def leave(self, at_ns: int) -> None:
+        """The controller leaves office: what it owed is left to its successor."""
+        for one in self.due.values() if self.controller else ():
+            since_ns = max(one.since_ns, self.began_ns, one.excused_ns)
+            one.waited_ns += max(0, at_ns - since_ns)
+
     def begin(self, event: Event) -> None:
         """Begins a controller's term: the time for all that is owed starts now."""
+        self.leave(event.at_ns)
         self.controller, self.began_ns = event.process, event.at_ns
         self.held.clear()
 
@@ -118,6 +129,22 @@ class Owed:
                 one.excused_ns, one.excuse = now_ns, excuse
             # Each controller has the whole time for what it finds.
             began_ns = max(one.since_ns, self.began_ns)
+            # All of them have a multiple of it: a new one each five seconds once owed nothing.
+            in_all_ns = one.waited_ns + now_ns - max(began_ns, one.excused_ns)
+            if now_ns > began_ns and in_all_ns > ALL_TERMS_NS:
+                broken = self._overdue(template, broker, one, in_all_ns)
+                self.suspects.append(
+                    Deadline(
+                        broken,
+                        (self.controller,),
+                        one.since_ns,
+                        now_ns,
+                        bound_ns=ALL_TERMS_NS,
+                        due_ns=now_ns - in_all_ns + ALL_TERMS_NS,
+                    )
+                )
+                del self.due[broker]
+                continue
             if now_ns - began_ns <= BOUND_NS:
                 continue
             # A fault that acted until then begins the time anew. What is excused by that is printed
@@ -208,6 +235,10 @@ CONTROLLER_KINDS: frozenset[type[Struct]] = frozenset(
 def apply_term(state: Owed, event: Event) -> None:
     """Applies an event about the current controller, or about which processes are brokers."""
     body = event.body
+    if event.process == state.controller or isinstance(body, ProcessExited):
+        gone = isinstance(body, ControllerEnded | ControllerResigned | NodeStopped)
+        if gone or (isinstance(body, ProcessExited) and body.ended == state.controller):
+            state.leave(event.at_ns)
     match body:
         case ControllerBegan():
             state.begin(event)

@@ -138,15 +138,17 @@ class MalformedRefused(Rule[_Endpoints]):
             return NOTHING
         if body.error == INVALID:
             return (Exercised(event.ref, Evidence.SELF),)
-        if body.error != "NONE":
+        # What concerns the office of the one, or the id of the other, may be found first.
+        if body.error in ("NOT_CONTROLLER", "INVALID_INCARNATION_ID"):
             return NOTHING
         broken = violated(
             event.ref,
             Evidence.SELF,
-            "{process} answered NONE to a heartbeat of {other} as broker {broker} that targets "
+            "{process} answered {error} to a heartbeat of {other} as broker {broker} that targets "
             "state {state}, which is malformed",
             because,
             process=process_scope(event.process),
+            error=body.error,
             other=process_scope(body.client),
             broker=broker_of(body.broker_id),
             state=body.target_state,

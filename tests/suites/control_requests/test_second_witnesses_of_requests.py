@@ -7,11 +7,14 @@ from tests.suites.control_requests.control_request_histories import (
     CONTROLLER,
     FORMER,
     NEW,
+    NEXT,
     OWN,
     answer,
+    begin,
     bounced,
     declare,
     outcome,
+    register,
     send,
     shut_down,
     stop,
@@ -23,6 +26,7 @@ from fencepost import Cause, Event, NodeStarted, process_scope
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerStateChanged,
+    ControllerBegan,
     PartitionCommitted,
     ReplicaRemoved,
     broker_of,
@@ -156,3 +160,27 @@ def test_other_reasons_may_move_a_leadership_after_a_refused_shutdown() -> None:
     h.after(1_001)
     moves(h)
     assert outcome(h, "BE-04") is Outcome.HOLDS
+
+
+def test_a_partial_first_leader_and_isr_before_the_declaration_counts_too() -> None:
+    h = HistoryBuilder()
+    begin(h)
+    store(h, 0, 1)
+    register(h, NEW, OWN)
+    answer(h, send(h, "LeaderAndIsr", OWN, partitions=("orders-0",)))
+    assert outcome(h, "BE-07") is Outcome.NOT_EXERCISED
+    declare(h, "Absent", "Active", OWN, "registered")
+    assert verdict(h, "BE-07").violations[0].facts["missing"] == 1
+
+
+@pytest.mark.parametrize(("terms", "found"), [(5, 0), (7, 1)])
+def test_all_controllers_together_have_half_a_minute_for_a_bounce(terms: int, found: int) -> None:
+    h = bounced()
+    for number in range(terms):
+        h.after(5_000)
+        process = (NEXT, CONTROLLER)[number % 2]
+        body = ControllerBegan(
+            epoch=2 + number, broker_id=2, first=False, heartbeat_timeout_ms=2000
+        )
+        h.add(process, body)
+    assert verdict(h, "BE-05").violated == found

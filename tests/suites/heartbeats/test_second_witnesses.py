@@ -459,3 +459,13 @@ def test_a_leader_reads_for_a_partition_what_was_written_for_it() -> None:
     refused = call(judged, error="NOT_CONTROLLER")
     again = call(reads, error="NOT_CONTROLLER")
     assert judged_as("HB-19", *history, refused, again) is NOT_EXERCISED
+
+
+# ---------------------------------------------------------------------------------------- HB-15
+
+
+def test_a_malformed_heartbeat_is_called_malformed() -> None:
+    other = call(answered, target=9, error="UNKNOWN_SERVER_ERROR")
+    assert facts("HB-15", connected_heard, other)["error"] == "UNKNOWN_SERVER_ERROR"
+    old = call(answered, target=9, error="INVALID_INCARNATION_ID")
+    assert judged_as("HB-15", connected_heard, old) is NOT_EXERCISED
