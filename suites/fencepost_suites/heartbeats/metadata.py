@@ -102,7 +102,8 @@ class InactiveIsLeftOut(Rule[_Out]):
                     # When two brokers go at once, what is made for the first one still names the
                     # second, and is sent once both are declared absent.
                     wait_ns = AGAIN_WITHIN_NS if body.new == "Absent" else 0
-                    state.since_ns[body.broker_id] = event.at_ns + wait_ns
+                    # One that was inactive before is left out already.
+                    state.since_ns.setdefault(body.broker_id, event.at_ns + wait_ns)
             case ControlRequestSent():
                 self._sent(state, event, body)
             case ControlRequestAnswered():
