@@ -82,20 +82,28 @@ def sentence_of(template: str, facts: Facts) -> str:
 
 @final
 class Reason(Struct, frozen=True, gc=False):
-    """Why something is not judged: facts, and the words that are made of them for people."""
+    """Why something is not judged: facts, and the template of which words are made for people.
 
-    words: str
+    The words are made when they are asked for: a rule looks for excuses at many events, and few of
+    them excuse anything.
+    """
+
+    template: str
     facts: Facts = {}
 
     @staticmethod
     def of(template: str, /, **facts: Fact) -> Reason:
         """The reason with these facts; each `{name}` of the template is the fact of that name."""
-        return Reason(sentence_of(template, facts), facts)
+        return Reason(template, facts)
+
+    @property
+    def words(self) -> str:
+        """The template with its facts."""
+        return sentence_of(self.template, self.facts)
 
     def within(self, template: str, /, **facts: Fact) -> Reason:
         """A reason that names this one as `{why}`. It has the facts of both."""
-        words = sentence_of(template, {**facts, "why": self.words})
-        return Reason(words, {**self.facts, **facts})
+        return Reason(template.replace("{why}", self.template), {**self.facts, **facts})
 
 
 def _word(name: str, fact: Fact, template: str) -> object:

@@ -59,12 +59,12 @@ class Registered:
     def take(self, event: Event, body: BrokerRegistered) -> Registration:
         """Applies a registration, and returns it."""
         one = Registration(
-            body.broker_id,
-            body.broker_epoch,
-            body.version,
-            event.process,
-            event.at_ns,
-            event.ref,
+            broker=body.broker_id,
+            epoch=body.broker_epoch,
+            version=body.version,
+            process=event.process,
+            at_ns=event.at_ns,
+            ref=event.ref,
         )
         self.made.setdefault((body.broker_id, body.broker_epoch), one)
         self.newest_of[event.process] = one

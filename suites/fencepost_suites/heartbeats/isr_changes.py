@@ -207,7 +207,7 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
         made = state.superseded.registered.made
         never = [one for *of, one in state.unregistered if tuple(of) not in made]
         if not end.complete:
-            return (*judged(state.suspects, end), *(Undecided(o.message, o.at) for o in never))
+            return (*judged(state.suspects, end), *map(Undecided.of, never))
         return (*judged(state.suspects, end), *never)
 
 

@@ -159,7 +159,7 @@ def wrongly_left(left: Sequence[Left], departures: Departures, end: RunEnd) -> S
         if departures.lived_on(one.broker, one.epoch, one.at_ns, one.apart_ns)
     ]
     # The event that would tell of the end may be among those that are missing.
-    return wrong if end.complete else [Undecided(one.message, one.at) for one in wrong]
+    return wrong if end.complete else [Undecided.of(one) for one in wrong]
 
 
 @dataclass(slots=True)
@@ -439,8 +439,8 @@ class _Unreturned:
     newest_ns: int
     ref: Cause
     times: int = 0
-    excuse: str = ""
-    """Which fault kept them from their effect, in words."""
+    excuse: Reason | None = None
+    """Which fault kept them from their effect."""
     found: bool = False
     """Whether a suspicion or an excuse was kept already."""
 
@@ -477,13 +477,14 @@ class _Returns:
         newest = self.targets.registered.newest.get(own.broker)
         return known if newest is own and known.incarnation == own.epoch else None
 
-    def _hinders(self, controller: str, process: str) -> str:
-        """Which fault may keep a heartbeat from its effect, in words; empty: none."""
+    def _hinders(self, controller: str, process: str) -> Reason | None:
+        """Which fault may keep a heartbeat from its effect."""
         for fault in self.faults.now.values():
-            if not fault.directions and any(slot.startswith(ROLE) for slot in fault.slots):
-                return f"{fault.fault_id} acted upon {', '.join(sorted(fault.slots))}"
+            servers = sorted(slot for slot in fault.slots if slot.startswith(ROLE))
+            if servers and not fault.directions:
+                return fault.upon(servers[0])
         among = self.faults.among((controller, process), lambda slot: slot.startswith(ROLE))
-        return next((reason for _, reason in among), "")
+        return next((reason for _, reason in among), None)
 
     def sent(self, event: Event, body: MetadataHeartbeatSent) -> Findings:
         """An inactive broker sends a heartbeat: within a time, it must be declared live."""
@@ -506,16 +507,10 @@ class _Returns:
         one.newest_ns, one.times = event.at_ns, one.times + 1
         bound_ns = term.session_ns + SETTLED_WITHIN_NS
         hindered = self._hinders(controller, event.process)
-        if hindered:
+        if hindered is not None:
             one.excuse = hindered
         if one.found or one.times < RETURNS_BY or event.at_ns <= one.since_ns + bound_ns:
             return NOTHING
-        if one.excuse:
-            excuse, one.excuse = one.excuse, hindered
-            # What was hindered begins anew once nothing hinders it.
-            one.since_ns, one.ref = event.at_ns, event.ref
-            return (Excused(event.ref, f"{event.process} stayed inactive; but {excuse}"),)
-        one.found = True
         broken = violated(
             event.ref,
             Evidence.PEER,
@@ -529,6 +524,12 @@ class _Returns:
             times=one.times,
             epoch=body.incarnation_id,
         )
+        if one.excuse is not None:
+            excuse, one.excuse = one.excuse, hindered
+            # What was hindered begins anew once nothing hinders it.
+            one.since_ns, one.ref = event.at_ns, event.ref
+            return (Excused.of(broken, excuse),)
+        one.found = True
         targets.suspects.append(
             Deadline(
                 violated=broken,

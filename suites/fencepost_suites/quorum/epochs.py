@@ -298,8 +298,10 @@ class MetadataLost:
         found = self._rule.step(self._quorum, event, event.body)
         if not isinstance(event.body, ControllerElected):
             return None
-        excused = (one for one in found if isinstance(one, Excused))
-        return next((Reason(one.message, {**one.facts, **one.why}) for one in excused), None)
+        for one in found:
+            if isinstance(one, Excused):
+                return Reason.of("{excused}", excused=one.message, **{**one.facts, **one.why})
+        return None
 
 
 @dataclass(slots=True)
