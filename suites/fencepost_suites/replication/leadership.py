@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
@@ -9,16 +10,20 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    READ_WITHIN_NS,
     Cause,
     Event,
     Evidence,
     Excused,
     Exercised,
+    Facts,
+    Finding,
     Findings,
     ProcessExited,
     ProcessSpawned,
     Reason,
     Rule,
+    RunEnd,
     first_of,
     on,
     process_scope,
@@ -46,6 +51,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
 from fencepost_kafka.judging.takeovers import Takeovers
+from fencepost_kafka.vocabulary import Role
 from fencepost_suites.brokers.fencing import FETCH_WAIT_NS
 from fencepost_suites.common.keys import by_partition
 from fencepost_suites.common.words import named
@@ -174,9 +180,10 @@ class _Leading:
 
     epochs: dict[str, int] = field(default_factory=dict)
     """process -> the epoch it leads in."""
-    ids: dict[str, int] = field(default_factory=dict)
-    leaders: dict[int, int] = field(default_factory=dict)
-    """leader epoch -> the leader, by the committed records."""
+    named: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> the broker that the record of its epoch makes the leader, and its offset."""
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """leader epoch -> the leader, by the newest record of that epoch, and its offset."""
     records: dict[int, Cause] = field(default_factory=dict)
     """leader epoch -> the first event of the record that began it."""
     deposed: dict[str, _Deposed] = field(default_factory=dict)
@@ -254,18 +261,35 @@ class OnlyLeaderServes(Rule[_Leading]):
         state.epochs[event.process] = body.leader_epoch
         state.deposed.pop(event.process, None)
         if body.leader_epoch in state.leaders:
-            state.ids[event.process] = state.leaders[body.leader_epoch]
+            state.named[event.process] = state.leaders[body.leader_epoch]
+        else:
+            state.named.pop(event.process, None)
 
     @staticmethod
     def _committed(state: _Leading, event: Event, body: PartitionCommitted) -> None:
+        epoch = body.leader_epoch
         if body.leader >= 0:
-            state.leaders[body.leader_epoch] = body.leader
-        mine = state.ids.get(event.process)
-        led = state.epochs.get(event.process, -1)
-        # The broker itself has replayed a record that names another leader.
-        if mine is not None and body.leader != mine and body.leader_epoch > led >= 0:
-            known = _Deposed(event.at_ns, event.ref, Evidence.PEER)
-            state.deposed.setdefault(event.process, known)
+            known = state.leaders.get(epoch)
+            if known is None or body.offset > known[1]:
+                state.leaders[epoch] = body.leader, body.offset
+            # A leader may begin before any node tells the record of its epoch.
+            for process, led in state.epochs.items():
+                if led == epoch and process not in state.named:
+                    state.named[process] = body.leader, body.offset
+        mine, at = state.named.get(event.process, (body.leader, 0))
+        # The broker itself has replayed a record that names another leader. Newer is what comes
+        # later in the log: the topic that is made again begins with the smallest epoch.
+        led = state.epochs.get(event.process, epoch)
+        # Without a controller, an epoch lasts until the next election.
+        vacant = body.leader < 0 and epoch == led
+        if (
+            body.leader != mine
+            and body.offset > at
+            and event.process in state.epochs
+            and not vacant
+        ):
+            learned = _Deposed(event.at_ns, event.ref, Evidence.PEER)
+            state.deposed.setdefault(event.process, learned)
 
     @staticmethod
     def _served(
@@ -343,6 +367,32 @@ class _Epochs:
     tops: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
     """topic record, partition -> the highest epoch, and its leader."""
     records: dict[tuple[int, int], tuple[PartitionCommitted, Cause]] = field(default_factory=dict)
+    deletions: set[int] = field(default_factory=lambda: {-1})
+    """The offsets of the records of deletions."""
+    doubtful: list[tuple[int, int, Finding]] = field(default_factory=list)
+    """Leaders that seem to share an epoch: until when, and after which deletion, and the
+    finding."""
+    named: dict[tuple[int, int], dict[int, set[str]]] = field(default_factory=dict)
+    """partition, epoch -> each leader by records, and the slots that tell them."""
+    told: dict[int, set[str]] = field(default_factory=dict)
+    """partition -> the slots that tell its records."""
+    unread: set[int] = field(default_factory=set)
+    """The partitions of which an observer has skipped records."""
+    led: dict[tuple[str, int, int], Event] = field(default_factory=dict)
+    """process, partition, epoch -> where it began to lead."""
+
+    def topic_of(self, process: str) -> int:
+        """The topic of this name that a process means: the offset of the deletion before it.
+
+        By the topic's record that the process has replayed last. Two records with no deletion
+        between them are of one topic: when each process's own record named its topic, a leader that
+        named another offset shared no epoch with anybody. A process that has loaded a snapshot has
+        replayed none, and Kafka's brokers record none; they mean the topic that there is.
+        """
+        made = self.made.get(process)
+        if made is None:
+            return self.deleted_at
+        return max(one for one in self.deletions if one < made)
 
 
 @dataclass(slots=True)
@@ -354,11 +404,16 @@ class _Topics:
     """Over ZooKeeper only: the registrations there."""
     ids: dict[str, int] = field(default_factory=dict)
     """process -> its id, by the harness."""
+    controllers: bool = False
+    """Whether there are nodes that only control: then a leader is not the only one to know of the
+    record of its epoch."""
 
 
 @final
 class OneLeaderAnEpoch(Rule[_Topics]):
-    """RP-24. Exercised when leadership goes to another process, in a later epoch.
+    """RP-24. Exercised when leadership goes to another process, in a later epoch. A leader's own
+    word makes it no leader: a record must have begun its epoch, and have named it. That is judged
+    at the end, since records may be told later.
 
     Over ZooKeeper an id is of whoever has the session, and a controller that is elected as it goes
     to a second process finds the broker alive, and begins no epoch. The first process may not know
@@ -373,6 +428,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
     def _claimed(self, topics: _Topics, event: Event, body: Struct) -> Findings:
         if isinstance(body, ProcessSpawned):
             topics.ids[body.started] = body.node_id
+            topics.controllers = topics.controllers or body.role == Role.CONTROLLER
         topics.takeovers.take(body)
         return NOTHING
 
@@ -386,20 +442,81 @@ class OneLeaderAnEpoch(Rule[_Topics]):
                     state.present = not body.deleted
                 if not body.deleted:
                     state.made[event.process] = body.offset
-                else:
-                    state.deleted_at = max(state.deleted_at, body.offset)
+                elif body.offset not in state.deletions:
+                    self._deleted(state, event, body)
             case PartitionCommitted():
+                self._told(state, event, body)
                 return self._committed(state, event, body)
             case LeadershipStarted():
+                key = (event.process, body.partition, body.leader_epoch)
+                state.led.setdefault(key, event)
                 return self._led(state, event, body, topics)
         return NOTHING
 
     @staticmethod
+    def _deleted(state: _Epochs, event: Event, body: TopicCommitted) -> None:
+        state.deletions.add(body.offset)
+        state.deleted_at = max(state.deleted_at, body.offset)
+        # What seemed a second leader of the former topic may have been the first one of the next.
+        state.doubtful = [
+            one for one in state.doubtful if one[0] < event.at_ns or one[1] >= body.offset
+        ]
+
+    @staticmethod
+    def _told(state: _Epochs, event: Event, body: PartitionCommitted) -> None:
+        slot = slot_of(event.process)
+        leaders = state.named.setdefault((body.partition, body.leader_epoch), {})
+        leaders.setdefault(body.leader, set()).add(slot)
+        state.told.setdefault(body.partition, set()).add(slot)
+        # Only observers skip records: a node that names its role replays each.
+        if body.skipped and not body.role:
+            state.unread.add(body.partition)
+
+    def end(self, state: _Topics, end: RunEnd) -> Findings:
+        return tuple(self._at_end(state, end))
+
+    def _at_end(self, state: _Topics, end: RunEnd) -> Iterator[Finding]:
+        for topic in state.of.values():
+            yield from (finding for _, _, finding in topic.doubtful)
+            for (process, partition, epoch), began in topic.led.items():
+                until_ns = began.at_ns + READ_WITHIN_NS
+                if until_ns <= end.ended_at_ns and end.whole_until(began.at_ns):
+                    yield from self._unnamed(state, topic, (process, partition, epoch), began)
+
+    @staticmethod
+    def _unnamed(
+        topics: _Topics, state: _Epochs, led: tuple[str, int, int], began: Event
+    ) -> Iterator[Finding]:
+        """A leadership that no record began, by the word of others."""
+        process, partition, epoch = led
+        own = {slot_of(process)} if topics.controllers else set[str]()
+        leaders = {
+            leader
+            for leader, tellers in state.named.get((partition, epoch), {}).items()
+            if leader >= 0 and tellers - own
+        }
+        node = topics.ids.get(process)
+        # Where nobody else tells the records, or not all, a record may be there that is not known.
+        told = state.told.get(partition, own) - own and partition not in state.unread
+        if (node is None or node in leaders) if leaders else not told:
+            return
+        body = began.body
+        assert isinstance(body, LeadershipStarted)
+        others: Facts = {"named": tuple(map(broker_of, sorted(leaders)))} if leaders else {}
+        yield violated(
+            began.ref,
+            Evidence.PEER,
+            "{process} leads {partition} in epoch {epoch}, which "
+            + ("a record gave to {named}" if leaders else "no record began"),
+            process=process_scope(process),
+            partition=partition_of(body),
+            epoch=epoch,
+            **others,
+        )
+
+    @staticmethod
     def _led(state: _Epochs, event: Event, body: LeadershipStarted, topics: _Topics) -> Findings:
-        # Which topic of this name the process means: the one whose record it has replayed, or, of a
-        # process that records no topics, the one after the newest deletion. Below 0, so that it is
-        # no offset.
-        made = state.made.get(event.process, -2 - state.deleted_at)
+        made = state.topic_of(event.process)
         if event.process not in state.made and not state.present and body.log_end > 0:
             return NOTHING  # it has not read of the deletion yet
         place = (made, body.partition, body.leader_epoch)
@@ -420,6 +537,11 @@ class OneLeaderAnEpoch(Rule[_Topics]):
             if one_id and topics.takeovers.is_taken(node):
                 taken = Reason.of("both have the id {node}", node=node)
                 return (Excused.of(broken, taken),)
+            # An observer may tell a deletion up to seconds after the next topic is led.
+            if not {event.process, known[0]} <= state.made.keys():
+                doubt = (event.at_ns + READ_WITHIN_NS, state.deleted_at, broken)
+                state.doubtful.append(doubt)
+                return NOTHING
             return (broken,)
         top, leader = state.tops.get((made, body.partition), (-1, event.process))
         # Of another process that is late news: a record that it replays behind the others. Of the

@@ -185,3 +185,22 @@ def test_a_record_deposes_a_leader_if_it_names_another_one_in_a_later_epoch(
     partition(h, 4, leader=successor, epoch=epoch, replicas=replicas, isr=(2,), process=process)
     store(h, process, 0, as_leader=True)
     assert verdict(h, "RP-18").verdict is outcome
+
+
+def test_a_leader_whose_record_is_told_later_is_deposed_by_the_next_one() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    partition(h, 3, leader=1, epoch=1, process=B1)
+    partition(h, 4, leader=2, epoch=2, process=B1)
+    store(h, B1, 0, as_leader=True)
+    assert stated(verdict(h, "RP-18"), "process") == B1
+
+
+def test_the_record_of_the_next_topic_deposes_a_leader_of_the_former_one() -> None:
+    """Its epochs begin anew, so the smaller epoch is the newer one."""
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=5, process=B1)
+    lead(h, B1, 5)
+    partition(h, 9, leader=2, epoch=0, process=B1)
+    store(h, B1, 0, as_leader=True)
+    assert stated(verdict(h, "RP-18"), "process") == B1

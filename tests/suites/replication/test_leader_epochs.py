@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import B1, B2, CONTROLLER, lead, partition, verdict
+from tests.suites.partition_histories import (
+    B1,
+    B2,
+    B3,
+    CONTROLLER,
+    lead,
+    partition,
+    stated,
+    verdict,
+)
 
 from fencepost import ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
@@ -120,3 +129,81 @@ def test_over_zookeeper_two_processes_of_one_id_may_lead_in_one_epoch(
     lead(h, second, 3)
     found = verdict(h, "RP-24")
     assert (found.violated, found.excused) == (violated, 1 - violated)
+
+
+@pytest.mark.parametrize("own", [None, 2])
+def test_leaders_of_one_topic_share_an_epoch_whatever_records_of_it_they_have_read(
+    own: int | None,
+) -> None:
+    """The second has loaded a snapshot, and so read no record of the topic; or it names another."""
+    h = HistoryBuilder()
+    made(h, B1, 1)
+    if own is not None:
+        made(h, B2, own)
+    for process in (B1, B2):
+        lead(h, process, 3)
+    assert stated(verdict(h, "RP-24"), "process", "other", "epoch") == (B2, B1, 3)
+
+
+@pytest.mark.parametrize(("late_ms", "violated"), [(5, 0), (6_000, 1)])
+def test_an_observer_may_tell_a_deletion_after_the_next_topic_is_led(
+    late_ms: int, violated: int
+) -> None:
+    """Kafka's brokers record no topics, and an observer asks for the records now and then."""
+    h = HistoryBuilder()
+    lead(h, B1, 0)
+    h.after(1_000)
+    lead(h, B2, 0)
+    h.after(late_ms)
+    made(h, "clients/observer#1", 9, deleted=True)
+    assert verdict(h, "RP-24").violated == violated
+
+
+def spawn(h: HistoryBuilder) -> None:
+    for node, process in enumerate((B1, B2, B3, CONTROLLER), 1):
+        slot = process.partition("#")[0]
+        role = slot.partition("-")[0]
+        body = ProcessSpawned(started=process, slot=slot, role=role, node_id=node, pid=1)
+        h.add("harness", body)
+
+
+@pytest.mark.parametrize(("epoch", "named"), [(6, False), (4, False), (5, True)])
+def test_a_leadership_that_no_record_gave_breaks_rp_24(epoch: int, named: bool) -> None:
+    """Broker 2 leads by its own word: in an epoch that no record began, or in broker 1's, which
+    says nothing itself."""
+    h = HistoryBuilder()
+    spawn(h)
+    partition(h, 30, leader=1, epoch=5)
+    lead(h, B2, epoch)
+    h.after(60_000)
+    partition(h, 31, leader=1, epoch=7)
+    found = verdict(h, "RP-24")
+    assert stated(found, "process", "epoch") == (B2, epoch)
+    assert ("named" in found.violations[0].facts) is named
+
+
+def test_a_leader_is_not_believed_that_a_record_names_it() -> None:
+    h = HistoryBuilder()
+    spawn(h)
+    partition(h, 30, leader=1, epoch=5, role="controller")
+    partition(h, 31, leader=2, epoch=6, process=B2, role="broker")
+    lead(h, B2, 6)
+    h.after(60_000)
+    partition(h, 32, leader=1, epoch=7)
+    assert stated(verdict(h, "RP-24"), "process", "epoch") == (B2, 6)
+
+
+@pytest.mark.parametrize("why", ["told later", "records skipped", "the run ends", "none told"])
+def test_a_record_that_may_be_there_gives_a_leadership(why: str) -> None:
+    h = HistoryBuilder()
+    spawn(h)
+    if why != "none told":
+        partition(h, 30, leader=1, epoch=5)
+    lead(h, B2, 6)
+    if why != "the run ends":
+        h.after(60_000)
+    if why == "told later":
+        partition(h, 31, leader=2, epoch=6)
+    if why != "none told":
+        partition(h, 32, leader=1, epoch=7, skipped=1 if why == "records skipped" else 0)
+    assert verdict(h, "RP-24").violated == 0
