@@ -2,157 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
 from typing import final
 
 from fencepost import (
-    HARMS_DISK,
     NOTHING,
     Event,
     Evidence,
     Excused,
     Exercised,
-    FaultInjected,
     Findings,
     Reason,
-    Rule,
     Violated,
-    is_second,
     on,
     process_scope,
-    slot_of,
     violated,
 )
 from fencepost_kafka import (
-    FollowerFetched,
-    FollowingStarted,
-    LeadershipStarted,
-    LogAppended,
-    LogTruncated,
-    PartitionCommitted,
     ProduceAnswered,
+    ProduceCompleted,
+    ProduceInvoked,
     broker_of,
     partition_of,
 )
-from fencepost_suites.common.keys import by_partition
-
-_CONTROLLERS = "controller-"
-"""How the slots of a quorum's controllers begin."""
+from fencepost_suites.replication.stored import Loss, OfStored, StoredEnds
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
-    """What a process had stored when a fault took a part of its disk."""
-
-    process: str
-    end: int
-    fault_id: str
-
-
-@dataclass(slots=True)
-class _Ends:
-    """The log end that each process reported, and the process of each replica."""
-
-    ends: dict[str, int] = field(default_factory=dict)
-    processes: dict[int, str] = field(default_factory=dict)
-    """follower's id -> the process that fetches as it, by a leader's word."""
-    slots: dict[str, str] = field(default_factory=dict)
-    """slot -> its newest process that reported a log end."""
-    following: dict[str, int] = field(default_factory=dict)
-    """slot -> the leader that it follows, by its own word."""
-    leaders: dict[int, int] = field(default_factory=dict)
-    """leader epoch -> the leader's id."""
-    words: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
-    """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
-    controllers: bool = False
-    """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
-    Over ZooKeeper a leader may store an ISR itself."""
-
-    losses: dict[str, _Loss] = field(default_factory=dict)
-    """slot -> what it may have lost, until it has that again, or a leader has heard of the next
-    process."""
-
-    def reports(self, process: str, log_end: int) -> None:
-        """A replica has a log up to there."""
-        slot = slot_of(process)
-        self.ends[process] = log_end
-        self.slots[slot] = process
-        if self.losses:
-            loss = self.losses.get(slot)
-            # The next process has stored again what its predecessor had lost, so the loss explains
-            # nothing any more.
-            if loss is not None and loss.process != process and log_end >= loss.end:
-                del self.losses[slot]
-
-    def loses(self, slot: str, fault_id: str) -> None:
-        """A fault takes a part of a node's disk."""
-        process = self.slots.get(slot, "")
-        known = self.losses.get(slot)
-        # A disk that is struck twice has lost what it had at first: the smaller end of the second
-        # time must not hide the larger one.
-        if process and (known is None or self.ends[process] >= known.end):
-            self.losses[slot] = _Loss(process, self.ends[process], fault_id)
-
-    def lost(self, leader: str, end: int) -> dict[str, _Loss]:
-        """Each process but the leader that had a log up to there on a disk which a fault has harmed
-        since, and what it lost."""
-        return {
-            self.slots[slot]: loss
-            for slot, loss in self.losses.items()
-            # The process had the write, and its slot has it no more. The leader's own loss excuses
-            # no follower.
-            if loss.end >= end > self.ends[self.slots[slot]] and slot != slot_of(leader)
-        }
-
-    def began(self, process: str) -> None:
-        """The next process of a node is its replica, though it may lead at first, and not fetch."""
-        for replica, former in self.processes.items():
-            # Before any leader has named the new process. Otherwise the dead one would count with
-            # the log end that it had.
-            if slot_of(former) == slot_of(process):
-                self.processes[replica] = process
-
-    def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
-        """The newest stored state of a leader epoch by the word of another process."""
-        words = self.words.get(leader_epoch, {})
-        known = [
-            (other, one)
-            for other, one in words.items()
-            # Brokers only repeat what controllers have stored, and later.
-            if one.role == "controller" or not self.controllers
-        ]
-        newest = max((one.offset for _, one in known), default=-1)
-        for other, one in known:
-            # Another process than the leader: its own word about the ISR is in the answer already.
-            if other != process and one.offset == newest:
-                return one
-        return None
-
-    def followers(self, isr: Sequence[int], leader: int) -> dict[str, int]:
-        """Each follower in an ISR whose process is known, by a leader's word, and its log end."""
-        found = (self.processes.get(one, "") for one in isr if one != leader)
-        return {process: self.ends[process] for process in found if process in self.ends}
-
-    def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
-        """How many followers may have a log up to there. Which process is which replica is only the
-        leader's word, so every other process counts that says so, and every follower that says
-        nothing."""
-        own = slot_of(process)
-        reached = sum(
-            self.ends[newest] >= end for slot, newest in self.slots.items() if slot != own
-        )
-        # Of followers that say nothing, it cannot be known how far they are, so each is taken to
-        # have the write. A process that follows this leader by its own word is not one of these.
-        heard = [
-            slot
-            for slot, followed in self.following.items()
-            if followed == leader and slot != own and not is_second(slot)
-        ]
-        return reached + max(0, len(followers) - len(heard))
-
-
-def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, _Loss]) -> str:
+def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, Loss]) -> str:
     """The first follower whose log never reached that offset; empty if there is none."""
     for process, reaches in followers.items():
         if reaches < end and process not in lost:
@@ -160,7 +36,9 @@ def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, _Loss]) -
     return ""
 
 
-def _without(event: Event, body: ProduceAnswered, follower: str, reaches: int) -> Violated:
+def _without(
+    event: Event, body: ProduceAnswered, end: int, follower: str, reaches: int
+) -> Violated:
     """An answer before a follower in the ISR had stored the write."""
     return violated(
         event.ref,
@@ -169,13 +47,15 @@ def _without(event: Event, body: ProduceAnswered, follower: str, reaches: int) -
         "the ISR, had stored up to {log_end}",
         process=process_scope(event.process),
         partition=partition_of(body),
-        offset=body.log_end,
+        offset=end,
         other=process_scope(follower),
         log_end=reaches,
     )
 
 
-def _too_few(event: Event, body: ProduceAnswered, most: int, followers: Set[int]) -> Violated:
+def _too_few(
+    event: Event, body: ProduceAnswered, end: int, most: int, followers: Set[int]
+) -> Violated:
     """An answer before so many followers had stored the write as are in the ISR."""
     return violated(
         event.ref,
@@ -184,16 +64,14 @@ def _too_few(event: Event, body: ProduceAnswered, most: int, followers: Set[int]
         "{most} of the {needed} followers in the ISR had stored it",
         process=process_scope(event.process),
         partition=partition_of(body),
-        offset=body.log_end,
+        offset=end,
         most=most,
         needed=len(followers),
         followers=tuple(map(broker_of, sorted(followers))),
     )
 
 
-def _excused(
-    event: Event, body: ProduceAnswered, process: str, stored: int, loss: _Loss
-) -> Excused:
+def _excused(event: Event, body: ProduceAnswered, process: str, stored: int, loss: Loss) -> Excused:
     behind = violated(
         event.ref,
         Evidence.PEER,
@@ -212,7 +90,7 @@ def _excused(
 
 
 @final
-class AcknowledgedByAllInSync(Rule[_Ends]):
+class AcknowledgedByAllInSync(OfStored[StoredEnds]):
     """RP-04. The ISR is the stored one, by the word of controllers if there are any, and what the
     leader names beside it: it may count more replicas than are stored, but none less. The leader's
     evidence is its high watermark, or the log ends it knows; the followers' is what they stored
@@ -222,63 +100,14 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
     process."""
 
     clause = "RP-04"
-    keys = staticmethod(by_partition)
-    state = _Ends
-
-    @on(FaultInjected)
-    def _struck(self, state: _Ends, event: Event, body: FaultInjected) -> Findings:
-        # Without a receipt the disk may be whole, and the follower's loss its own.
-        for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
-            state.loses(slot, body.fault_id)
-        return NOTHING
-
-    @on(LogAppended)
-    def _appended(self, state: _Ends, event: Event, body: LogAppended) -> Findings:
-        state.reports(event.process, body.log_end)
-        return NOTHING
-
-    @on(FollowerFetched)
-    def _fetched(self, state: _Ends, event: Event, body: FollowerFetched) -> Findings:
-        state.processes[body.follower] = body.client
-        if state.losses:
-            loss = state.losses.get(slot_of(body.client))
-            # The leader has heard of the follower's next process, and must not count on what the
-            # former one had.
-            if loss is not None and loss.process != body.client:
-                del state.losses[slot_of(body.client)]
-        return NOTHING
-
-    @on(FollowingStarted, LeadershipStarted)
-    def _began(
-        self, state: _Ends, event: Event, body: FollowingStarted | LeadershipStarted
-    ) -> Findings:
-        state.reports(event.process, body.log_end)
-        state.began(event.process)
-        leader = body.leader if isinstance(body, FollowingStarted) else -1
-        state.following[slot_of(event.process)] = leader
-        return NOTHING
-
-    @on(LogTruncated)
-    def _truncated(self, state: _Ends, event: Event, body: LogTruncated) -> Findings:
-        state.reports(event.process, body.to_offset)
-        return NOTHING
-
-    @on(PartitionCommitted)
-    def _committed(self, state: _Ends, event: Event, body: PartitionCommitted) -> Findings:
-        if body.leader >= 0:  # an epoch may end before the next leader is elected
-            state.leaders[body.leader_epoch] = body.leader
-        words = state.words.setdefault(body.leader_epoch, {})
-        known = words.get(event.process)
-        if known is None or known.offset < body.offset:
-            words[event.process] = body
-        by_controller = body.role == "controller" and event.process.startswith(_CONTROLLERS)
-        state.controllers = state.controllers or by_controller
-        return NOTHING
+    reads = frozenset({ProduceInvoked})
+    state = StoredEnds
 
     @on(ProduceAnswered)
-    def _answered(self, state: _Ends, event: Event, body: ProduceAnswered) -> Findings:
-        end = body.log_end
-        if body.error != "NONE" or body.base_offset < 0 or end < 0:
+    def _answered(self, state: StoredEnds, event: Event, body: ProduceAnswered) -> Findings:
+        # An answer without an end is one for the message at its offset, at least.
+        end = max(body.log_end, body.base_offset + 1)
+        if body.error != "NONE" or body.base_offset < 0:
             return NOTHING
         # First the leader itself: whatever was asked, it cannot acknowledge what its own log does
         # not have.
@@ -317,7 +146,7 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
         # contradict its answer.
         behind = _behind(known, end, lost)
         if behind:
-            return (_without(event, body, behind, known[behind]),)
+            return (_without(event, body, end, behind, known[behind]),)
         if stored is not None and leader >= 0:
             followers = {*stored.replicas, *isr} - {leader}
             needed = {*isr} - {leader}
@@ -325,7 +154,7 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             # Which process is which replica is the leader's word alone. A count needs no names: it
             # holds for a leader that names a wrong process, too.
             if most + len(lost) < len(needed):
-                return (_too_few(event, body, most, needed),)
+                return (_too_few(event, body, end, most, needed),)
             if most < len(needed):
                 excused = list(lost)
         if body.high_watermark < end and min(body.ends, default=end) < end:
@@ -348,3 +177,32 @@ class AcknowledgedByAllInSync(Rule[_Ends]):
             return NOTHING
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
+
+    @on(ProduceCompleted)
+    def _completed(self, state: StoredEnds, event: Event, body: ProduceCompleted) -> Findings:
+        """A client has an acknowledgement, whether or not a leader has recorded an answer."""
+        newest = state.newest
+        if body.outcome != "ok" or body.acks != -1 or body.offset < 0 or newest is None:
+            return NOTHING
+        process = state.terms.get(newest, "")
+        stored = state.stored(process, newest)
+        if not process or stored is None or stored.leader < 0:
+            return NOTHING
+        end, needed = body.offset + 1, {*stored.isr} - {stored.leader}
+        followers = {*stored.replicas, *stored.isr} - {stored.leader}
+        most = state.can_have(process, stored.leader, followers, end)
+        if most + len(state.lost(process, end)) >= len(needed):
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.CLIENT,
+            "{client} has an acknowledgement with acks=all of {partition} at offset {offset}, "
+            "while no more than {most} of the {needed} followers in the ISR had stored it",
+            client=process_scope(event.process),
+            partition=partition_of(body),
+            offset=body.offset,
+            most=most,
+            needed=len(needed),
+            followers=tuple(map(broker_of, sorted(needed))),
+        )
+        return (broken,)

@@ -10,7 +10,9 @@ from fencepost import (
     NOTHING,
     Event,
     Evidence,
+    Excused,
     Exercised,
+    Finding,
     Findings,
     Rule,
     on,
@@ -28,10 +30,12 @@ from fencepost_kafka import (
     LogAppended,
     PartitionCommitted,
     Polled,
+    broker_of,
     partition_of,
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import by_partition
+from fencepost_suites.replication.stored import OfStored, StoredEnds
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""
@@ -225,32 +229,33 @@ class FollowersLearnWatermark(Rule[_Marks]):
 
 
 @dataclass(slots=True)
-class _Counted:
+class _Counted(StoredEnds):
     """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
-    stored: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    isrs: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
 
 @final
-class StoredIsrCounts(Rule[_Counted]):
-    """RP-32. The stored ISR is what the committed records say for the leader's epoch. Exercised by
-    the first commit after a requested shrink was stored, and by a leader that steps down with its
+class StoredIsrCounts(OfStored[_Counted]):
+    """RP-32. The stored ISR is what the committed records say for the leader's epoch. As many
+    followers as it has must say that they stored what is committed. Exercised by the first commit
+    after a requested shrink was stored, and by a leader that steps down with its
     shrink not stored."""
 
     clause = "RP-32"
-    keys = staticmethod(by_partition)
     state = _Counted
 
     @on(PartitionCommitted)
     def _committed(self, state: _Counted, event: Event, body: PartitionCommitted) -> Findings:
+        super()._committed(state, event, body)
         # Of the same leader epoch only: a record of a later one may be replayed before this
         # leader's commit is reported.
-        known = state.stored.get(body.leader_epoch)
+        known = state.isrs.get(body.leader_epoch)
         if body.offset > (-1 if known is None else known[0]):
-            state.stored[body.leader_epoch] = (body.offset, body.isr)
+            state.isrs[body.leader_epoch] = (body.offset, body.isr)
         return NOTHING
 
     @on(IsrChangeAsked)
@@ -270,7 +275,10 @@ class StoredIsrCounts(Rule[_Counted]):
     def _advanced(self, state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Findings:
         if not body.as_leader:
             return NOTHING
-        counted, known = body.counted, state.stored.get(body.leader_epoch)
+        counted, known = body.counted, state.isrs.get(body.leader_epoch)
+        if known is None:  # no record began that epoch, so that of the last one before stays
+            before = max((one for one in state.isrs if one < body.leader_epoch), default=None)
+            known = None if before is None else state.isrs[before]
         evidence = Evidence.SELF if known is None else Evidence.PEER
         isr = body.isr if known is None else known[1]
         # More may be counted than are stored, and none less.
@@ -287,7 +295,41 @@ class StoredIsrCounts(Rule[_Counted]):
                 missing=tuple(sorted(missing)),
             )
             return (broken,)
+        lacking = self._lacking(state, event, body)
+        if lacking is not None:
+            return (lacking,)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
             state.shrink = None
             return (Exercised(event.ref, evidence),)
         return NOTHING
+
+    @staticmethod
+    def _lacking(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Finding | None:
+        """A commit that too few followers have stored. Which process is which replica is the
+        leader's word alone, so they are counted."""
+        stored = state.stored(event.process, body.leader_epoch)
+        if stored is None or stored.leader < 0:
+            return None
+        needed = {*stored.isr} - {stored.leader}
+        followers = {*stored.replicas, *stored.isr} - {stored.leader}
+        end = body.high_watermark
+        most = state.can_have(event.process, stored.leader, followers, end)
+        if most >= len(needed):
+            return None
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} committed {partition} up to offset {high_watermark} while no more than "
+            "{most} of the {needed} followers in the ISR had stored that",
+            process=process_scope(event.process),
+            partition=partition_of(body),
+            high_watermark=end,
+            most=most,
+            needed=len(needed),
+            followers=tuple(map(broker_of, sorted(needed))),
+        )
+        lost = state.lost(event.process, end)
+        if most + len(lost) < len(needed):
+            return broken
+        why = ", ".join(sorted(loss.fault_id for loss in lost.values()))
+        return Excused(event.ref, f"{broken.message}: {why} had taken the rest")

@@ -8,6 +8,7 @@ from tests.suites.partition_histories import (
     B1,
     B2,
     B3,
+    CLIENT,
     follow,
     lead,
     partition,
@@ -25,7 +26,12 @@ from tests.suites.replication.replication_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FollowerFetched, HighWatermarkAdvanced, ReadCompleted
+from fencepost_kafka import (
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    ProduceAnswered,
+    ReadCompleted,
+)
 
 # ------------------------------------------------------------------------------------------ RP-04
 
@@ -57,6 +63,8 @@ def test_a_replica_is_the_newest_process_of_its_node_though_it_led_in_between(
     partition(h, 3, leader=1, epoch=1, process=B1)
     follow(h, B2, log_end=0, mark=0)
     fetched(h, 2, B2, 0)
+    for offset in range(log_end):
+        store(h, B2, offset)
     follow(h, "broker-2#2", log_end=log_end, mark=0)
     store(h, B1, 0, as_leader=True)
     acknowledge(h, 1, ends=(1, 1, 1), mark=1)
@@ -452,3 +460,77 @@ def test_rp_15_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     truncate(h, 5, 9, mark=5)
     assert verdict(h, "RP-15", complete=False).verdict is Outcome.UNKNOWN
+
+
+def followers(h: HistoryBuilder) -> None:
+    """Brokers 2 and 3 follow broker 1, and have stored nothing."""
+    partition(h, 3, leader=1, epoch=1)
+    lead(h, B1, 1)
+    for process in (B2, B3):
+        follow(h, process, log_end=0, mark=0)
+
+
+def test_a_leader_that_names_an_epoch_which_no_record_began_does_not_choose_its_isr() -> None:
+    h = HistoryBuilder()
+    followers(h)
+    store(h, B1, 0, as_leader=True, epoch=99)
+    answer = ProduceAnswered(
+        topic="orders",
+        partition=0,
+        client=CLIENT,
+        acks=-1,
+        error="NONE",
+        base_offset=0,
+        log_end=-1,
+        leader_epoch=99,
+        high_watermark=1,
+        isr=(1,),
+        ends=(1,),
+        duplicate=False,
+    )
+    h.add(B1, answer)
+    assert stated(verdict(h, "RP-04"), "most", "needed", "offset") == (0, 2, 1)
+
+
+@pytest.mark.parametrize(("replicas", "violated"), [(0, 1), (1, 1), (2, 0)])
+def test_an_acknowledgement_that_a_client_has_is_judged_without_an_answer(
+    replicas: int, violated: int
+) -> None:
+    h = HistoryBuilder()
+    followers(h)
+    for process in (B1, B2, B3)[: 1 + replicas]:
+        store(h, process, 0, as_leader=process == B1)
+    acked(h, 0)
+    assert verdict(h, "RP-04").violated == violated
+
+
+@pytest.mark.parametrize(("named", "violated"), [(0, 0), (1, 0), (2, 1)])
+def test_a_new_process_counts_for_no_more_than_its_slot_has_stored(
+    named: int, violated: int
+) -> None:
+    """It names an end that nobody stored, and stores on there."""
+    h = HistoryBuilder()
+    followers(h)
+    for offset in range(3):
+        store(h, B1, offset, as_leader=True)
+        store(h, B3, offset)
+    store(h, B2, 0)
+    follow(h, "broker-2#2", log_end=named, mark=0)
+    for offset in range(named, 3):
+        store(h, "broker-2#2", offset)
+    acked(h, 2)
+    assert verdict(h, "RP-04").violated == violated
+
+
+@pytest.mark.parametrize(("stored", "violated"), [((B2,), 1), ((B2, B3), 0)])
+def test_a_commit_that_followers_have_not_stored_breaks_rp_32(
+    stored: tuple[str, ...], violated: int
+) -> None:
+    """Whatever the leader says over whom it counted."""
+    h = HistoryBuilder()
+    followers(h)
+    store(h, B1, 0, as_leader=True)
+    for process in stored:
+        store(h, process, 0)
+    mark(h, B1, 1)
+    assert verdict(h, "RP-32").violated == violated

@@ -1,0 +1,235 @@
+"""What the followers of a partition have stored, by their own word (RP-04, RP-32).
+
+A leader's answers and its high watermark are its own words about others. They are held to what the
+followers say themselves: each log end is that of a slot, since its disk outlives its processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fencepost import (
+    HARMS_DISK,
+    NOTHING,
+    Event,
+    FaultInjected,
+    Findings,
+    Rule,
+    is_second,
+    on,
+    slot_of,
+)
+from fencepost_kafka import (
+    FollowerFetched,
+    FollowingStarted,
+    LeadershipStarted,
+    LogAppended,
+    LogTruncated,
+    PartitionCommitted,
+)
+from fencepost_suites.common.keys import by_partition
+
+_CONTROLLERS = "controller-"
+"""How the slots of a quorum's controllers begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a process had stored when a fault took a part of its disk."""
+
+    process: str
+    end: int
+    fault_id: str
+
+
+@dataclass(slots=True)
+class StoredEnds:
+    """The log end that each process reported, and the process of each replica."""
+
+    ends: dict[str, int] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+    """follower's id -> the process that fetches as it, by a leader's word."""
+    slots: dict[str, str] = field(default_factory=dict)
+    """slot -> its newest process that reported a log end."""
+    following: dict[str, int] = field(default_factory=dict)
+    """slot -> the leader that it follows, by its own word."""
+    leaders: dict[int, int] = field(default_factory=dict)
+    """leader epoch -> the leader's id."""
+    words: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
+    """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
+    newest: int | None = None
+    """The leader epoch of the newest of all."""
+    offset: int = -1
+    """Its offset."""
+    terms: dict[int, str] = field(default_factory=dict)
+    """leader epoch -> the process that led first in it."""
+    controllers: bool = False
+    """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
+    Over ZooKeeper a leader may store an ISR itself."""
+
+    losses: dict[str, Loss] = field(default_factory=dict)
+    """slot -> what it may have lost, until it has that again, or a leader has heard of the next
+    process."""
+
+    def names(self, process: str, log_end: int) -> None:
+        """A process begins, and names the end of its log. It cannot have more than its slot has
+        stored: else a process whose log has a hole is counted for what it lacks."""
+        slot = slot_of(process)
+        former = self.slots.get(slot)
+        # A second process begins with another disk each time, which may be a copy of one.
+        if former is not None and not is_second(slot):
+            log_end = min(log_end, self.ends[former])
+        self.reports(process, log_end)
+
+    def appends(self, process: str, base: int, log_end: int) -> None:
+        """A replica stores a batch; behind a hole it has nothing that counts."""
+        if base <= self.ends.get(process, base):
+            self.reports(process, log_end)
+
+    def reports(self, process: str, log_end: int) -> None:
+        """A replica has a log up to there."""
+        slot = slot_of(process)
+        self.ends[process] = log_end
+        self.slots[slot] = process
+        if self.losses:
+            loss = self.losses.get(slot)
+            # The next process has stored again what its predecessor had lost, so the loss explains
+            # nothing any more.
+            if loss is not None and loss.process != process and log_end >= loss.end:
+                del self.losses[slot]
+
+    def loses(self, slot: str, fault_id: str) -> None:
+        """A fault takes a part of a node's disk."""
+        process = self.slots.get(slot, "")
+        known = self.losses.get(slot)
+        # A disk that is struck twice has lost what it had at first: the smaller end of the second
+        # time must not hide the larger one.
+        if process and (known is None or self.ends[process] >= known.end):
+            self.losses[slot] = Loss(process, self.ends[process], fault_id)
+
+    def lost(self, leader: str, end: int) -> dict[str, Loss]:
+        """Each process but the leader that had a log up to there on a disk which a fault has harmed
+        since, and what it lost."""
+        return {
+            self.slots[slot]: loss
+            for slot, loss in self.losses.items()
+            # The process had the write, and its slot has it no more. The leader's own loss excuses
+            # no follower.
+            if loss.end >= end > self.ends[self.slots[slot]] and slot != slot_of(leader)
+        }
+
+    def began(self, process: str) -> None:
+        """The next process of a node is its replica, though it may lead at first, and not fetch."""
+        for replica, former in self.processes.items():
+            # Before any leader has named the new process. Otherwise the dead one would count with
+            # the log end that it had.
+            if slot_of(former) == slot_of(process):
+                self.processes[replica] = process
+
+    def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
+        """The newest stored state of a leader epoch by the word of another process. If nobody knows
+        of such an epoch it is that of the last one before: a leader that names epoch 99 does not
+        choose its ISR."""
+        words = self.words.get(leader_epoch)
+        if words is None:
+            before = max((one for one in self.words if one < leader_epoch), default=None)
+            words = {} if before is None else self.words[before]
+        known = [
+            (other, one)
+            for other, one in words.items()
+            # Brokers only repeat what controllers have stored, and later.
+            if one.role == "controller" or not self.controllers
+        ]
+        newest = max((one.offset for _, one in known), default=-1)
+        for other, one in known:
+            # Another process than the leader: its own word about the ISR is in the answer already.
+            if other != process and one.offset == newest:
+                return one
+        return None
+
+    def followers(self, isr: Sequence[int], leader: int) -> dict[str, int]:
+        """Each follower in an ISR whose process is known, by a leader's word, and its log end."""
+        found = (self.processes.get(one, "") for one in isr if one != leader)
+        return {process: self.ends[process] for process in found if process in self.ends}
+
+    def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
+        """How many followers may have a log up to there. Which process is which replica is only the
+        leader's word, so every other process counts that says so, and every follower that says
+        nothing."""
+        own = slot_of(process)
+        reached = sum(
+            self.ends[newest] >= end for slot, newest in self.slots.items() if slot != own
+        )
+        # Of followers that say nothing, it cannot be known how far they are, so each is taken to
+        # have the write. A process that follows this leader by its own word is not one of these.
+        heard = [
+            slot
+            for slot, followed in self.following.items()
+            if followed == leader and slot != own and not is_second(slot)
+        ]
+        return reached + max(0, len(followers) - len(heard))
+
+
+_Stored = TypeVar("_Stored", bound=StoredEnds)
+
+
+class OfStored(Rule[_Stored]):
+    """What each replica says of its own log, and which states are stored."""
+
+    keys = staticmethod(by_partition)
+
+    @on(FaultInjected)
+    def _struck(self, state: _Stored, event: Event, body: FaultInjected) -> Findings:
+        # Without a receipt the disk may be whole, and the follower's loss its own.
+        for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
+            state.loses(slot, body.fault_id)
+        return NOTHING
+
+    @on(LogAppended)
+    def _appended(self, state: _Stored, event: Event, body: LogAppended) -> Findings:
+        state.appends(event.process, body.base_offset, body.log_end)
+        return NOTHING
+
+    @on(FollowerFetched)
+    def _fetched(self, state: _Stored, event: Event, body: FollowerFetched) -> Findings:
+        state.processes[body.follower] = body.client
+        if state.losses:
+            loss = state.losses.get(slot_of(body.client))
+            # The leader has heard of the follower's next process, and must not count on what the
+            # former one had.
+            if loss is not None and loss.process != body.client:
+                del state.losses[slot_of(body.client)]
+        return NOTHING
+
+    @on(FollowingStarted, LeadershipStarted)
+    def _began(
+        self, state: _Stored, event: Event, body: FollowingStarted | LeadershipStarted
+    ) -> Findings:
+        state.names(event.process, body.log_end)
+        state.began(event.process)
+        leader = body.leader if isinstance(body, FollowingStarted) else -1
+        if isinstance(body, LeadershipStarted):
+            state.terms.setdefault(body.leader_epoch, event.process)
+        state.following[slot_of(event.process)] = leader
+        return NOTHING
+
+    @on(LogTruncated)
+    def _truncated(self, state: _Stored, event: Event, body: LogTruncated) -> Findings:
+        state.reports(event.process, body.to_offset)
+        return NOTHING
+
+    @on(PartitionCommitted)
+    def _committed(self, state: _Stored, event: Event, body: PartitionCommitted) -> Findings:
+        if body.leader >= 0:  # an epoch may end before the next leader is elected
+            state.leaders[body.leader_epoch] = body.leader
+        words = state.words.setdefault(body.leader_epoch, {})
+        known = words.get(event.process)
+        if known is None or known.offset < body.offset:
+            words[event.process] = body
+        if body.offset > state.offset:
+            state.newest, state.offset = body.leader_epoch, body.offset
+        by_controller = body.role == "controller" and event.process.startswith(_CONTROLLERS)
+        state.controllers = state.controllers or by_controller
+        return NOTHING
