@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import final
 
+from msgspec import Struct
+
 from fencepost import (
     NOTHING,
     Event,
@@ -13,6 +15,7 @@ from fencepost import (
     Exercised,
     Findings,
     Reason,
+    Rule,
     Violated,
     on,
     process_scope,
@@ -25,7 +28,8 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
-from fencepost_suites.replication.stored import Loss, OfStored, StoredEnds
+from fencepost_suites.common.keys import by_partition
+from fencepost_suites.replication.stored import STORED_KINDS, Loss, StoredEnds
 
 
 def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, Loss]) -> str:
@@ -90,7 +94,7 @@ def _excused(event: Event, body: ProduceAnswered, process: str, stored: int, los
 
 
 @final
-class AcknowledgedByAllInSync(OfStored[StoredEnds]):
+class AcknowledgedByAllInSync(Rule[StoredEnds]):
     """RP-04. The ISR is the stored one, by the word of controllers if there are any, and what the
     leader names beside it: it may count more replicas than are stored, but none less. The leader's
     evidence is its high watermark, or the log ends it knows; the followers' is what they stored
@@ -100,8 +104,14 @@ class AcknowledgedByAllInSync(OfStored[StoredEnds]):
     process."""
 
     clause = "RP-04"
+    keys = staticmethod(by_partition)
     reads = frozenset({ProduceInvoked})
     state = StoredEnds
+
+    @on(*STORED_KINDS)
+    def _told(self, state: StoredEnds, event: Event, body: Struct) -> Findings:
+        state.take(event)
+        return NOTHING
 
     @on(ProduceAnswered)
     def _answered(self, state: StoredEnds, event: Event, body: ProduceAnswered) -> Findings:

@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from fencepost import (
-    HARMS_DISK,
-    NOTHING,
-    Event,
-    FaultInjected,
-    Findings,
-    Rule,
-    is_second,
-    on,
-    slot_of,
-)
+from msgspec import Struct
+
+from fencepost import HARMS_DISK, Event, FaultInjected, is_second, slot_of
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -29,8 +20,19 @@ from fencepost_kafka import (
     LogTruncated,
     PartitionCommitted,
 )
-from fencepost_suites.common.keys import by_partition
 
+STORED_KINDS: frozenset[type[Struct]] = frozenset(
+    {
+        FaultInjected,
+        LogAppended,
+        FollowerFetched,
+        FollowingStarted,
+        LeadershipStarted,
+        LogTruncated,
+        PartitionCommitted,
+    }
+)
+"""The events that `StoredEnds.take` applies."""
 _CONTROLLERS = "controller-"
 """How the slots of a quorum's controllers begin."""
 
@@ -72,6 +74,50 @@ class StoredEnds:
     losses: dict[str, Loss] = field(default_factory=dict)
     """slot -> what it may have lost, until it has that again, or a leader has heard of the next
     process."""
+
+    def take(self, event: Event) -> None:
+        """Applies an event of `STORED_KINDS`."""
+        match event.body:
+            case FaultInjected(receipt=True) as body:
+                # Without a receipt the disk may be whole, and the follower's loss its own.
+                for slot in sorted(body.acts(*HARMS_DISK)):
+                    self.loses(slot, body.fault_id)
+            case LogAppended() as body:
+                self.appends(event.process, body.base_offset, body.log_end)
+            case FollowerFetched() as body:
+                self.processes[body.follower] = body.client
+                loss = self.losses.get(slot_of(body.client)) if self.losses else None
+                # The leader has heard of the follower's next process, and must not count on what
+                # the former one had.
+                if loss is not None and loss.process != body.client:
+                    del self.losses[slot_of(body.client)]
+            case FollowingStarted(leader=leader, log_end=log_end):
+                self._begins(event.process, log_end, leader)
+            case LeadershipStarted(leader_epoch=epoch, log_end=log_end):
+                self._begins(event.process, log_end, -1)
+                self.terms.setdefault(epoch, event.process)
+            case LogTruncated(to_offset=to_offset):
+                self.reports(event.process, to_offset)
+            case PartitionCommitted() as body:
+                self._stores(event.process, body)
+
+    def _begins(self, process: str, log_end: int, leader: int) -> None:
+        """A process leads (-1) or follows a leader from now on."""
+        self.names(process, log_end)
+        self.began(process)
+        self.following[slot_of(process)] = leader
+
+    def _stores(self, process: str, body: PartitionCommitted) -> None:
+        if body.leader >= 0:  # an epoch may end before the next leader is elected
+            self.leaders[body.leader_epoch] = body.leader
+        words = self.words.setdefault(body.leader_epoch, {})
+        known = words.get(process)
+        if known is None or known.offset < body.offset:
+            words[process] = body
+        if body.offset > self.offset:
+            self.newest, self.offset = body.leader_epoch, body.offset
+        by_controller = body.role == "controller" and process.startswith(_CONTROLLERS)
+        self.controllers = self.controllers or by_controller
 
     def names(self, process: str, log_end: int) -> None:
         """A process begins, and names the end of its log. It cannot have more than its slot has
@@ -170,66 +216,3 @@ class StoredEnds:
             if followed == leader and slot != own and not is_second(slot)
         ]
         return reached + max(0, len(followers) - len(heard))
-
-
-_Stored = TypeVar("_Stored", bound=StoredEnds)
-
-
-class OfStored(Rule[_Stored]):
-    """What each replica says of its own log, and which states are stored."""
-
-    keys = staticmethod(by_partition)
-
-    @on(FaultInjected)
-    def _struck(self, state: _Stored, event: Event, body: FaultInjected) -> Findings:
-        # Without a receipt the disk may be whole, and the follower's loss its own.
-        for slot in sorted(body.acts(*HARMS_DISK)) if body.receipt else ():
-            state.loses(slot, body.fault_id)
-        return NOTHING
-
-    @on(LogAppended)
-    def _appended(self, state: _Stored, event: Event, body: LogAppended) -> Findings:
-        state.appends(event.process, body.base_offset, body.log_end)
-        return NOTHING
-
-    @on(FollowerFetched)
-    def _fetched(self, state: _Stored, event: Event, body: FollowerFetched) -> Findings:
-        state.processes[body.follower] = body.client
-        if state.losses:
-            loss = state.losses.get(slot_of(body.client))
-            # The leader has heard of the follower's next process, and must not count on what the
-            # former one had.
-            if loss is not None and loss.process != body.client:
-                del state.losses[slot_of(body.client)]
-        return NOTHING
-
-    @on(FollowingStarted, LeadershipStarted)
-    def _began(
-        self, state: _Stored, event: Event, body: FollowingStarted | LeadershipStarted
-    ) -> Findings:
-        state.names(event.process, body.log_end)
-        state.began(event.process)
-        leader = body.leader if isinstance(body, FollowingStarted) else -1
-        if isinstance(body, LeadershipStarted):
-            state.terms.setdefault(body.leader_epoch, event.process)
-        state.following[slot_of(event.process)] = leader
-        return NOTHING
-
-    @on(LogTruncated)
-    def _truncated(self, state: _Stored, event: Event, body: LogTruncated) -> Findings:
-        state.reports(event.process, body.to_offset)
-        return NOTHING
-
-    @on(PartitionCommitted)
-    def _committed(self, state: _Stored, event: Event, body: PartitionCommitted) -> Findings:
-        if body.leader >= 0:  # an epoch may end before the next leader is elected
-            state.leaders[body.leader_epoch] = body.leader
-        words = state.words.setdefault(body.leader_epoch, {})
-        known = words.get(event.process)
-        if known is None or known.offset < body.offset:
-            words[event.process] = body
-        if body.offset > state.offset:
-            state.newest, state.offset = body.leader_epoch, body.offset
-        by_controller = body.role == "controller" and event.process.startswith(_CONTROLLERS)
-        state.controllers = state.controllers or by_controller
-        return NOTHING

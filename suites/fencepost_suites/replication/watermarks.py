@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
+from msgspec import Struct
+
 from fencepost import (
     NOTHING,
     Event,
@@ -14,6 +16,7 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Reason,
     Rule,
     on,
     process_scope,
@@ -35,7 +38,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import OfStored, StoredEnds
+from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""
@@ -229,9 +232,10 @@ class FollowersLearnWatermark(Rule[_Marks]):
 
 
 @dataclass(slots=True)
-class _Counted(StoredEnds):
+class _Counted:
     """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
 
+    stored: StoredEnds = field(default_factory=StoredEnds)
     isrs: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
     shrink: tuple[str, int] | None = None
@@ -239,23 +243,25 @@ class _Counted(StoredEnds):
 
 
 @final
-class StoredIsrCounts(OfStored[_Counted]):
+class StoredIsrCounts(Rule[_Counted]):
     """RP-32. The stored ISR is what the committed records say for the leader's epoch. As many
     followers as it has must say that they stored what is committed. Exercised by the first commit
     after a requested shrink was stored, and by a leader that steps down with its
     shrink not stored."""
 
     clause = "RP-32"
+    keys = staticmethod(by_partition)
     state = _Counted
 
-    @on(PartitionCommitted)
-    def _committed(self, state: _Counted, event: Event, body: PartitionCommitted) -> Findings:
-        super()._committed(state, event, body)
-        # Of the same leader epoch only: a record of a later one may be replayed before this
-        # leader's commit is reported.
-        known = state.isrs.get(body.leader_epoch)
-        if body.offset > (-1 if known is None else known[0]):
-            state.isrs[body.leader_epoch] = (body.offset, body.isr)
+    @on(*STORED_KINDS)
+    def _told(self, state: _Counted, event: Event, body: Struct) -> Findings:
+        state.stored.take(event)
+        if isinstance(body, PartitionCommitted):
+            # Of the same leader epoch only: a record of a later one may be replayed before this
+            # leader's commit is reported.
+            known = state.isrs.get(body.leader_epoch)
+            if body.offset > (-1 if known is None else known[0]):
+                state.isrs[body.leader_epoch] = (body.offset, body.isr)
         return NOTHING
 
     @on(IsrChangeAsked)
@@ -307,13 +313,13 @@ class StoredIsrCounts(OfStored[_Counted]):
     def _lacking(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Finding | None:
         """A commit that too few followers have stored. Which process is which replica is the
         leader's word alone, so they are counted."""
-        stored = state.stored(event.process, body.leader_epoch)
+        stored = state.stored.stored(event.process, body.leader_epoch)
         if stored is None or stored.leader < 0:
             return None
         needed = {*stored.isr} - {stored.leader}
         followers = {*stored.replicas, *stored.isr} - {stored.leader}
         end = body.high_watermark
-        most = state.can_have(event.process, stored.leader, followers, end)
+        most = state.stored.can_have(event.process, stored.leader, followers, end)
         if most >= len(needed):
             return None
         broken = violated(
@@ -328,8 +334,8 @@ class StoredIsrCounts(OfStored[_Counted]):
             needed=len(needed),
             followers=tuple(map(broker_of, sorted(needed))),
         )
-        lost = state.lost(event.process, end)
+        lost = state.stored.lost(event.process, end)
         if most + len(lost) < len(needed):
             return broken
-        why = ", ".join(sorted(loss.fault_id for loss in lost.values()))
-        return Excused(event.ref, f"{broken.message}: {why} had taken the rest")
+        faults = ", ".join(sorted(loss.fault_id for loss in lost.values()))
+        return Excused.of(broken, Reason.of("{faults} had taken the rest", faults=faults), ": ")
