@@ -142,7 +142,10 @@ class FlushedSurvives(Rule[_Disk]):
     def _truncated(self, state: _Disk, event: Event, body: LogTruncated) -> Findings:
         place = body.topic, body.partition
         state.ends[place] = body.to_offset
-        # A truncation takes what was flushed, too.
+        # Recovery drops what was not synced: what it may not drop is judged as the process begins.
+        if body.reason == "recovery":
+            return NOTHING
+        # Another truncation takes what was flushed, too.
         flushed, ref = state.flushed.get(place, (0, event.ref))
         state.flushed[place] = (min(flushed, body.to_offset), ref)
         return NOTHING

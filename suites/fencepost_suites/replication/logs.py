@@ -23,6 +23,7 @@ from fencepost import (
 from fencepost_kafka import (
     FollowingStarted,
     HighWatermarkAdvanced,
+    IsrChangeAnswered,
     IsrChangeAsked,
     LeadershipStarted,
     LogAppended,
@@ -53,6 +54,10 @@ class _Committed:
     moved: bool = False
     """Whether leadership has moved, so that a reading shows what the new leader has."""
     record: PartitionCommitted | None = None
+    eligible: set[int] = field(default_factory=set)
+    """Who may lead next, by the records."""
+    while_led: set[int] = field(default_factory=set)
+    """The same by the last record with a leader."""
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """leader epoch -> the newest ISR that its leader asked for in it."""
     terms: dict[int, str] = field(default_factory=dict)
@@ -61,6 +66,20 @@ class _Committed:
     """The leaders that have said of a larger ISR that they ask for it."""
     appends: Appends = field(default_factory=Appends)
     logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+
+    def stored(self, body: PartitionCommitted, anew: bool) -> None:
+        """A record is the newest one of the partition; `anew`: nothing is known of those before.
+
+        Members join only beside a leader, which has seen them catch up, and those that were the
+        last do not stop to have what was committed: else a record without a leader could empty the
+        ISR, or put others there, and the next elect from these.
+        """
+        now = eligible_leaders(body)
+        if body.leader >= 0 or anew:
+            self.while_led = now
+        else:
+            now = now & self.eligible or self.while_led
+        self.eligible = now
 
     def reported(self, event: Event, high_watermark: int) -> None:
         """A replica reports a high watermark."""
@@ -106,6 +125,9 @@ class _Acknowledged:
                 return batch.base_offset, at
         return None
 
+
+_REFUSED = ("INELIGIBLE_REPLICA", "INVALID_REQUEST", "FENCED_LEADER_EPOCH")
+"""Errors by which a controller says that it does not store what a leader asks for."""
 
 _Logs = TypeVar("_Logs", _Committed, _Acknowledged)
 
@@ -190,6 +212,13 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         )
         return (broken,)
 
+    @on(IsrChangeAnswered)
+    def _refused(self, state: _Committed, event: Event, body: IsrChangeAnswered) -> Findings:
+        # What was refused is not to be stored. After other errors it may be, by an earlier sending.
+        if body.error in _REFUSED and state.terms.get(body.leader_epoch) == event.process:
+            state.asked.pop(body.leader_epoch, None)
+        return NOTHING
+
     @on(LeadershipStarted)
     def _leads(self, state: _Committed, event: Event, body: LeadershipStarted) -> Findings:
         state.terms.setdefault(body.leader_epoch, event.process)
@@ -248,13 +277,14 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         if known is not None and body.offset <= known.offset:
             return NOTHING
         state.record = body
+        eligible = state.eligible
+        state.stored(body, anew=known is None or bool(body.skipped))
         # Records between the two were not seen: the ISR may have changed in them.
         if known is None or body.skipped:
             return NOTHING
         # A first epoch after a later one is a topic that was made again.
         if body.leader < 0 or body.leader_epoch == 0 != known.leader_epoch:
             return NOTHING
-        eligible = eligible_leaders(known)
         if not eligible or body.leader in eligible:
             return NOTHING
         # Nodes that write their own events, and so name their role, record what they ask for. Of
@@ -275,6 +305,7 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
             partition=partition_of(body),
             epoch=body.leader_epoch,
             isr=tuple(known.isr),
+            eligible=tuple(map(broker_of, sorted(eligible))),
             **former,
         )
         return (broken,)

@@ -39,15 +39,35 @@ class _Following:
     """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
     followed: dict[str, int] = field(default_factory=dict)
     """process -> the leader epoch in which it followed last."""
-    dropped: dict[int, tuple[str, int, Batch]] = field(default_factory=dict)
-    """base offset -> the process that last dropped that batch, and in which leader epoch; until the
-    offset is committed."""
+    dropped: dict[int, tuple[str, int, Batch, str]] = field(default_factory=dict)
+    """base offset -> the process that last dropped that batch, in which leader epoch, and the
+    process that led then, if it had the batch; until the offset is committed."""
+    led: dict[int, str] = field(default_factory=dict)
+    """leader epoch -> the process that began to lead in it last."""
+    roles: set[str] = field(default_factory=set)
+    """The processes that have led, followed or stored anything."""
+
+    marks: dict[str, int] = field(default_factory=dict)
+    """process -> the high watermark that it reported last."""
+
+    def had_by(self, epoch: int, batch: Batch) -> str:
+        """The leader of an epoch, if its log has that very batch."""
+        leader = self.led.get(epoch, "")
+        for one in self.logs.of(leader) if leader else ():
+            if (one.base_offset, one.digest, one.batch_epoch) == (
+                batch.base_offset,
+                batch.digest,
+                batch.batch_epoch,
+            ):
+                return leader
+        return ""
 
 
 @final
 class FollowerTruncatesByEpoch(Rule[_Following]):
     """RP-15. A follower drops only messages that its leader does not have. So a dropped message is
-    not committed, and that leader will not commit it in the same epoch. Exercised by dropped
+    not committed, and that leader will not commit it: in the same epoch, or in a later one if it
+    had the message by then, since each change of the ISR begins an epoch. Exercised by dropped
     messages that the new leader does not have, and by messages above the follower's high watermark
     that it kept: cutting the log there, as the seed literally says, would have lost them."""
 
@@ -60,6 +80,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
     @on(LogAppended)
     def _appended(self, state: _Following, event: Event, body: LogAppended) -> Findings:
         batch = state.appends.read(event, body)
+        state.roles.add(batch.process)
         found = NOTHING
         if batch.process in state.began:
             found = self._resumed(state, event, body)
@@ -68,6 +89,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Following, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        state.marks[event.process] = body.high_watermark
         _, conflict = state.logs.commit(event.process, body.high_watermark)
         if conflict is not None:
             because = state.terms.proof(event.process, conflict)
@@ -92,12 +114,15 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
     @on(LeadershipStarted)
     def _leads(self, state: _Following, event: Event, body: LeadershipStarted) -> Findings:
         state.terms.begin(event, body.leader_epoch)
+        state.led[body.leader_epoch] = event.process
+        state.roles.add(event.process)
         return NOTHING
 
     @on(FollowingStarted)
     def _follows(self, state: _Following, event: Event, body: FollowingStarted) -> Findings:
         anew = state.followed.get(event.process) != body.leader_epoch
         state.followed[event.process] = body.leader_epoch
+        state.roles.add(event.process)
         state.began[event.process] = (body, anew)
         return NOTHING
 
@@ -132,12 +157,14 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
     def _truncated(self, state: _Following, event: Event, body: LogTruncated) -> Findings:
         lost = state.logs.truncate(event.process, body.to_offset)
         # A torn end of the log is dropped before the replica follows anybody. What is lost by that
-        # was not synced.
-        if body.reason == "recovery":
+        # was not synced. A process that has a role drops nothing by that, whatever it says.
+        if body.reason == "recovery" and event.process not in state.roles:
             return NOTHING
         committed = [batch for batch in lost if state.logs.is_committed(batch)]
-        # By its own high watermark, or by what any replica has committed.
-        if committed or body.to_offset < body.high_watermark:
+        # By its own high watermark, that which it reported before as well, or by what any replica
+        # has committed.
+        mark = max(body.high_watermark, state.marks.get(event.process, 0))
+        if committed or body.to_offset < mark:
             first = committed[-1].base_offset if committed else body.to_offset
             because = state.terms.of(body.leader_epoch)
             broken = violated(
@@ -155,7 +182,9 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
             )
             return (broken,)
         for batch in lost:
-            state.dropped[batch.base_offset] = event.process, body.leader_epoch, batch
+            epoch = body.leader_epoch
+            had_by = state.had_by(epoch, batch)
+            state.dropped[batch.base_offset] = event.process, epoch, batch, had_by
         return (Exercised(event.ref, Evidence.SELF),)
 
     @staticmethod
@@ -164,10 +193,11 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
         message at the time."""
         decided = [offset for offset in state.dropped if offset < body.high_watermark]
         for offset in sorted(decided):
-            process, epoch, batch = state.dropped.pop(offset)
+            process, epoch, batch, had_by = state.dropped.pop(offset)
             # The very batch, of its own epoch: a resend that the new leader has stored has equal
             # bytes, and is another one.
-            if epoch == body.leader_epoch and state.logs.is_committed(batch):
+            led = epoch == body.leader_epoch or had_by == event.process
+            if led and state.logs.is_committed(batch):
                 broken = violated(
                     event.ref,
                     Evidence.PEER,

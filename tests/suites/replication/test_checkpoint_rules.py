@@ -100,6 +100,25 @@ def test_flushed_messages_that_are_gone_break_rp_26() -> None:
     assert stated(verdict(h, "RP-26"), "flushed") == 3
 
 
+def test_recovery_drops_nothing_that_was_flushed() -> None:
+    h = HistoryBuilder()
+    flushed(h, 3)
+    h.add(
+        B1_AGAIN,
+        LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=1,
+            from_log_end=4,
+            high_watermark=1,
+            leader_epoch=1,
+            reason="recovery",
+        ),
+    )
+    follow(h, B1_AGAIN, 1, 1, leader=2)
+    assert stated(verdict(h, "RP-26"), "log_end", "flushed") == (1, 3)
+
+
 @pytest.mark.parametrize(
     ("fault", "broken"), [("wipe_disk", False), ("damage_disk", False), ("kill", True)]
 )

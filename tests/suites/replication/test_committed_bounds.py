@@ -28,7 +28,14 @@ from tests.suites.replication.replication_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FollowerFetched, HighWatermarkAdvanced, ReadCompleted
+from fencepost_kafka import (
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    IsrChangeAnswered,
+    IsrChangeAsked,
+    LogTruncated,
+    ReadCompleted,
+)
 
 B0 = "broker-0#1"
 
@@ -312,3 +319,86 @@ def test_what_another_follower_commits_does_not_say_what_the_leader_of_that_epoc
     found = verdict(h, "RP-15").violations[0]
     assert found.evidence is Evidence.PEER
     assert stated(found, "epoch", "leader") == (2, B1)
+
+
+@pytest.mark.parametrize(("stored", "violated"), [(True, 1), (False, 0)])
+def test_a_leader_that_had_a_dropped_message_commits_it_in_a_later_epoch(
+    stored: bool, violated: int
+) -> None:
+    """The ISR has shrunk meanwhile, which begins an epoch. A leader that did not have the message
+    then may have got it since, after it had led no more."""
+    h = HistoryBuilder()
+    lead(h, B1, 2)
+    if stored:
+        store(h, B1, 0, as_leader=True)
+    store(h, B2, 0)
+    truncate(h, 0, end=1, mark=0)
+    lead(h, B1, 3)
+    if not stored:
+        store(h, B1, 0)
+    commits(h, B1, 1, epoch=3)
+    assert verdict(h, "RP-15").violated == violated
+
+
+@pytest.mark.parametrize(("running", "violated"), [(True, 1), (False, 0)])
+def test_a_process_that_has_a_role_drops_nothing_by_recovery(running: bool, violated: int) -> None:
+    h = HistoryBuilder()
+    for process in (B1, B2):
+        store(h, process, 0, as_leader=process == B1)
+        commits(h, process, 1, epoch=1)
+    process = B2 if running else "broker-2#2"
+    h.add(
+        process,
+        LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=0,
+            from_log_end=1,
+            high_watermark=0,
+            leader_epoch=1,
+            reason="recovery",
+        ),
+    )
+    assert verdict(h, "RP-15").violated == violated
+
+
+@pytest.mark.parametrize("between", [(), (3,)], ids=["nobody", "another"])
+@pytest.mark.parametrize(("leader", "violated"), [(3, 1), (2, 0)])
+def test_a_record_without_a_leader_neither_empties_an_isr_nor_puts_others_there(
+    between: tuple[int, ...], leader: int, violated: int
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, isr=(1, 2))
+    partition(h, 4, leader=-1, epoch=2, isr=between)
+    partition(h, 5, leader=leader, epoch=3, isr=(leader,))
+    assert verdict(h, "RP-06").violated == violated
+
+
+@pytest.mark.parametrize(
+    ("error", "violated"), [("INELIGIBLE_REPLICA", 1), ("REQUEST_TIMED_OUT", 0), ("", 0)]
+)
+def test_a_member_that_was_refused_has_not_joined(error: str, violated: int) -> None:
+    """After a timeout the request may have been stored all the same."""
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, isr=(1, 2))
+    lead(h, B1, 1)
+    asks = IsrChangeAsked(
+        topic="orders",
+        partition=0,
+        leader_epoch=1,
+        broker_epoch=5,
+        old_isr=(1, 2),
+        new_isr=ALL3,
+        ends=(0, 0, 0),
+        high_watermark=0,
+        epoch_start=0,
+        lag_ns=0,
+    )
+    h.add(B1, asks)
+    if error:
+        answer = IsrChangeAnswered(
+            topic="orders", partition=0, leader_epoch=1, error=error, isr=(), granted_epoch=-1
+        )
+        h.add(B1, answer)
+    partition(h, 4, leader=3, epoch=2, isr=ALL3)
+    assert verdict(h, "RP-06").violated == violated
