@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import final
 
 from msgspec import Struct
@@ -21,8 +22,10 @@ from fencepost import (
 )
 from fencepost_kafka import (
     FollowerFetched,
+    HighWatermarkAdvanced,
     IsrChangeAnswered,
     IsrChangeAsked,
+    LeadershipStarted,
     LogAppended,
     PartitionCommitted,
     TopicCommitted,
@@ -30,70 +33,122 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import by_partition, by_topic
+from fencepost_suites.common.keys import by_topic
+from fencepost_suites.replication.stored import OfStored, StoredEnds
 
 
 @dataclass(slots=True)
-class _Outside:
-    """The end of each follower's own log, and the event that says so, for followers outside the
-    ISR."""
+class _Outside(StoredEnds):
+    """How far each follower has stored, and what the leader has reported."""
 
-    ends: dict[str, tuple[int, Event]] = field(default_factory=dict)
-    fetched: dict[int, tuple[str, Event]] = field(default_factory=dict)
-    """follower -> its process, and its newest fetch."""
+    fetched: dict[int, Event] = field(default_factory=dict)
+    """follower -> its newest fetch."""
+    said: dict[str, Event] = field(default_factory=dict)
+    """process -> by which event it stored last."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """leader -> the high watermark that it reported last."""
+    leads: str = ""
+    """The process that began to lead last."""
+    record: PartitionCommitted | None = None
 
 
 @final
-class ReturnsOnlyCaughtUp(Rule[_Outside]):
-    """RP-10. The leader's evidence is the log end it assumes for the follower; the follower's is
-    what it has stored. Exercised by every return to the ISR."""
+class ReturnsOnlyCaughtUp(OfStored[_Outside]):
+    """RP-10. The leader's evidence is the log end it assumes for the follower, and the high
+    watermark that it reported; the follower's is what it has stored. A record by which members join
+    beside their leader is judged likewise, by how many have stored that. Exercised by every return
+    to the ISR."""
 
     clause = "RP-10"
-    keys = staticmethod(by_partition)
     state = _Outside
 
     @on(LogAppended)
     def _appended(self, state: _Outside, event: Event, body: LogAppended) -> Findings:
-        state.ends[event.process] = (body.log_end, event)
-        return NOTHING
+        state.said[event.process] = event
+        return super()._appended(state, event, body)
 
     @on(FollowerFetched)
     def _fetched(self, state: _Outside, event: Event, body: FollowerFetched) -> Findings:
-        state.fetched[body.follower] = (body.client, event)
+        state.fetched[body.follower] = event
+        return super()._fetched(state, event, body)
+
+    @on(LeadershipStarted)
+    def _leads(self, state: _Outside, event: Event, body: LeadershipStarted) -> Findings:
+        state.leads, state.marks[event.process] = event.process, body.high_watermark
+        return super()._began(state, event, body)
+
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Outside, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        if body.as_leader:
+            state.marks[event.process] = body.high_watermark
         return NOTHING
+
+    @on(PartitionCommitted)
+    def _committed(self, state: _Outside, event: Event, body: PartitionCommitted) -> Findings:
+        super()._committed(state, event, body)
+        known = state.record
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.record = body
+        # Another leader may store the ISR of replicas that it finds, and has reported nothing yet.
+        if known is None or body.skipped or not body.leader == known.leader >= 0:
+            return NOTHING
+        joined = sorted({*body.isr} - {*known.isr})
+        mark = state.marks.get(state.leads, 0)
+        needed, followers = {*body.isr} - {body.leader}, {*body.replicas, *body.isr} - {body.leader}
+        most = state.can_have(state.leads, body.leader, followers, mark)
+        if not joined or most + len(state.lost(state.leads, mark)) >= len(needed):
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{joined} joined the ISR of {partition} by record {record}, while no more than {most} "
+            "of its {needed} followers had stored up to the high watermark {high_watermark}",
+            joined=tuple(map(broker_of, joined)),
+            partition=partition_of(body),
+            record=body.offset,
+            most=most,
+            needed=len(needed),
+            high_watermark=mark,
+        )
+        return (broken,)
 
     @on(IsrChangeAsked)
     def _asked(self, state: _Outside, event: Event, body: IsrChangeAsked) -> Findings:
         found: list[Finding] = []
         # Reaching the high watermark is not enough for a new leader: its own is late, and below the
-        # start of its epoch may be what its predecessor had acknowledged.
-        needed = max(body.high_watermark, body.epoch_start)
-        for replica, end in zip(body.new_isr, body.ends, strict=True):
+        # start of its epoch may be what its predecessor had acknowledged. And what it reported
+        # before counts, whatever it names now.
+        mark = max(body.high_watermark, state.marks.get(event.process, 0))
+        needed = max(mark, body.epoch_start)
+        for replica, end in zip_longest(body.new_isr, body.ends[: len(body.new_isr)]):
             if replica in body.old_isr:
                 continue
-            process, fetch = state.fetched.get(replica, ("", None))
-            stored = state.ends.get(process)
-            # A follower that has stored nothing since it began says nothing of its log.
-            own = needed if stored is None else stored[0]
-            if end >= needed and own >= needed:
-                by_peer = stored is not None
-                found.append(Exercised(event.ref, Evidence.PEER if by_peer else Evidence.SELF))
+            follower = state.processes.get(replica, "")
+            own = state.ends.get(follower)
+            # Without its process or its end, nothing is known of one of the two.
+            reached = min((one for one in (end, own) if one is not None), default=needed)
+            if reached >= needed:
+                if (end, own) != (None, None):
+                    evidence = Evidence.SELF if own is None else Evidence.PEER
+                    found.append(Exercised(event.ref, evidence))
                 continue
-            evidence, reached = (Evidence.SELF, end) if end < needed else (Evidence.PEER, own)
-            proof = fetch if end < needed or stored is None else stored[1]
-            because = () if proof is None else (proof.ref,)
+            by_leader = end is not None and end < needed
+            evidence = Evidence.SELF if by_leader else Evidence.PEER
+            proof = state.fetched.get(replica)
+            proof = proof if by_leader else state.said.get(follower, proof)
             broken = violated(
                 event.ref,
                 evidence,
                 "{process} asked to take broker {broker} into the ISR of {partition} at offset "
                 "{offset}; the high watermark was {high_watermark}, the start of its epoch "
                 "{epoch_start}",
-                because,
+                () if proof is None else (proof.ref,),
                 process=process_scope(event.process),
                 broker=broker_of(replica),
                 partition=partition_of(body),
-                offset=reached,
-                high_watermark=body.high_watermark,
+                offset=end if by_leader and end is not None else reached,
+                high_watermark=mark,
                 epoch_start=body.epoch_start,
             )
             found.append(broken)

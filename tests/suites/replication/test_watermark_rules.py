@@ -329,3 +329,43 @@ def test_rp_10_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     ask(h, ALL3, old=(1, 2))
     assert verdict(h, "RP-10", complete=False).verdict is Outcome.UNKNOWN
+
+
+def test_a_leader_that_names_a_smaller_high_watermark_than_it_reported_breaks_rp_10() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 6, counted=(1, 2), isr=(1, 2))
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 0), mark=0, start=0)
+    assert stated(verdict(h, "RP-10"), "broker", "high_watermark") == ("broker 3", 5)
+
+
+def test_a_follower_that_began_with_less_has_not_caught_up_whatever_its_leader_says() -> None:
+    h = HistoryBuilder()
+    follow(h, log_end=4)
+    fetched(h, 2, B2, 4)
+    ask(h, ALL3, old=(1, 3), ends=(6, 6, 6))
+    violation = verdict(h, "RP-10").violations[0]
+    assert violation.evidence is Evidence.PEER
+    assert stated(violation, "broker", "offset") == ("broker 2", 4)
+
+
+def test_a_leader_that_names_no_ends_is_judged_by_what_followers_stored() -> None:
+    h = HistoryBuilder()
+    ask(h, ALL3, old=(1, 2), ends=(6,))
+    assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED
+    follow(h, log_end=4)
+    fetched(h, 2, B2, 4)
+    ask(h, ALL3, old=(1, 3), ends=(6,))
+    assert stated(verdict(h, "RP-10"), "broker") == "broker 2"
+
+
+@pytest.mark.parametrize(("log_end", "violated"), [(4, 1), (5, 0)])
+def test_a_record_takes_no_laggard_into_the_isr_though_nobody_asked_for_it(
+    log_end: int, violated: int
+) -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1,))
+    lead(h)
+    follow(h, log_end=log_end)
+    mark(h, 5, 6, counted=(1,), isr=(1,))
+    stored_isr(h, 4, 2, ALL3)
+    assert verdict(h, "RP-10").violated == violated
