@@ -12,9 +12,12 @@ from fencepost import (
     NOTHING,
     Cause,
     Deadline,
+    Effect,
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Findings,
     NodeStopped,
     ProcessExited,
@@ -24,6 +27,7 @@ from fencepost import (
     judged,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -90,6 +94,10 @@ class _Blocked:
     """Replicas whose drop was granted, while no record has stored it."""
     grants: int = 0
     """How often the drop of such a replica was granted again while the oldest message waited."""
+    elsewhere_ns: int = 0
+    """When the leader was first told to ask elsewhere, as the oldest message waited (0: never)."""
+    mark: int = -1
+    """The high watermark that it reported last."""
     began_ns: int = 0
     """As `since_ns`, but a request that is repeated without an answer does not move it."""
     epoch: int = -1
@@ -115,7 +123,7 @@ class _Blocked:
     def anew(self, at_ns: int) -> None:
         """The time begins anew."""
         self.since_ns = self.began_ns = at_ns
-        self.refused = self.grants = 0
+        self.refused = self.grants = self.elsewhere_ns = 0
 
     def grant(self, at_ns: int) -> None:
         """What the leader asked for is granted. That gives it time once, until it is stored."""
@@ -149,6 +157,18 @@ class _Leaders:
     """process -> when it ended, for those that end with the run: nothing comes after."""
     gone: set[str] = field(default_factory=set)
     """The processes that have ended before."""
+    paused: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
+    """fault -> the slots that it stops, and since when, until it is healed."""
+
+    def runs_until(self, process: str, end_ns: int) -> int:
+        """Until when a process ran: one that a fault has stopped for good never reports that."""
+        began = [ns for slots, ns in self.paused.values() if slot_of(process) in slots]
+        return min((end_ns, *began))
+
+    def in_touch(self, process: str, at_ns: int) -> bool:
+        """Whether the controllers answer a broker's heartbeats."""
+        touch = self.touch.get(process)
+        return touch is not None and at_ns - touch.to_ns <= touch.lease_ns
 
     def granted(self, event: Event, body: LeaseGranted) -> None:
         """A controller has answered a broker."""
@@ -171,7 +191,7 @@ class _Leaders:
         touch = self.touch.get(one.leader)
         # Nobody answers this leader now, so it cannot be held against it that a request has no
         # answer.
-        if touch is None or at_ns - touch.to_ns > touch.lease_ns:
+        if touch is None or not self.in_touch(one.leader, at_ns):
             return at_ns
         # It was in touch all the time. After the timeout of a request it must have sent it again,
         # and been answered.
@@ -201,7 +221,9 @@ class LaggardIsDropped(Rule[_Leaders]):
     or a record deposes it; and it does not run while the stored ISR has no follower, or a request
     to add one has no answer. A refusal of what the leader may ask is no excuse, nor is a second
     grant of what is never stored, nor a request without an answer while the controllers answer the
-    leader's heartbeats. A write that waits at the end is judged there. Exercised when the request
+    leader's heartbeats, nor for long that it is to ask elsewhere meanwhile. A high watermark that
+    does not grow commits nothing. A commit and a request that come late are judged then, a write
+    that waits at the end is judged there. Exercised when the request
     was stored by the controller and commits continued."""
 
     clause = "RP-09"
@@ -223,6 +245,18 @@ class LaggardIsDropped(Rule[_Leaders]):
         state.exited.setdefault(event.process, event.at_ns)
         return NOTHING
 
+    @on(FaultInjected)
+    def _paused(self, state: _Leaders, event: Event, body: FaultInjected) -> Findings:
+        slots = body.acts(Effect.STOPS) if body.receipt else frozenset[str]()
+        if slots:
+            state.paused[body.fault_id] = slots, body.began_at_ns or event.at_ns
+        return NOTHING
+
+    @on(FaultHealed)
+    def _healed(self, state: _Leaders, event: Event, body: FaultHealed) -> Findings:
+        state.paused.pop(body.fault_id, None)
+        return NOTHING
+
     @on(TopicCommitted)
     def _deleted(self, state: _Leaders, event: Event, body: TopicCommitted) -> Findings:
         for place, one in state.partitions.items():
@@ -234,6 +268,9 @@ class LaggardIsDropped(Rule[_Leaders]):
     def _changed(self, state: _Leaders, event: Event, body: BrokerStateChanged) -> Findings:
         # A leader that serves no client commits nothing, and nobody waits for it.
         if body.new != "ACTIVE":
+            for place, one in state.partitions.items():
+                if one.leader == event.process:
+                    self._overdue(state, one, partition_at(*place), event.at_ns, event.ref)
             state.fenced.add(event.process)
             return NOTHING
         state.fenced.discard(event.process)
@@ -259,9 +296,15 @@ class LaggardIsDropped(Rule[_Leaders]):
         one = state.of(body)
         if event.process != one.leader or not body.as_leader:
             return NOTHING
-        one.waiting, one.at = body.high_watermark < body.log_end, event.ref
         one.epoch = max(one.epoch, body.leader_epoch)
-        one.anew(event.at_ns)
+        # It may be too late already: one write that waited for ten minutes, and was committed then,
+        # was judged only if another write came in meanwhile. A high watermark that stays the same
+        # commits nothing.
+        self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
+        if body.high_watermark > one.mark or not one.waiting:
+            one.waiting, one.at = body.high_watermark < body.log_end, event.ref
+            one.anew(event.at_ns)
+        one.mark = body.high_watermark
         # The smaller ISR was stored, and commits go on by it: the promise was kept.
         if one.stored is not None and body.leader_epoch >= one.stored:
             one.dropping, one.stored = None, None
@@ -281,6 +324,10 @@ class LaggardIsDropped(Rule[_Leaders]):
         one = state.of(body)
         match body:
             case IsrChangeAsked():
+                # Its first request may come too late; later ones are judged by what comes of them.
+                first = not (one.refused or one.granted or one.unanswered_ns)
+                if event.process == one.leader and first:
+                    self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
                 self._asked(one, event, body)
             case IsrChangeAnswered() if body.error == _NOT_SENT:
                 pass  # the earlier request has no answer yet
@@ -294,7 +341,7 @@ class LaggardIsDropped(Rule[_Leaders]):
                 if body.error == "NONE":
                     one.grant(event.at_ns)
                 elif body.error in _ASK_ELSEWHERE:
-                    one.anew(event.at_ns)
+                    self._elsewhere(state, one, event.at_ns)
                 else:
                     one.refused += 1
             case PartitionCommitted():
@@ -305,9 +352,20 @@ class LaggardIsDropped(Rule[_Leaders]):
                     one = self._led_by(one, event.process, keep_ms)
                     state.partitions[body.topic, body.partition] = one
                 one.epoch = max(one.epoch, body.leader_epoch)
+                one.mark = body.high_watermark
             case LeadershipEnded() if event.process == one.leader:
                 state.partitions[body.topic, body.partition] = self._led_by(one)
         return NOTHING
+
+    @staticmethod
+    def _elsewhere(state: _Leaders, one: _Blocked, at_ns: int) -> None:
+        """The leader says that it is to ask elsewhere, which gives it time; but not for long while
+        the controllers answer its heartbeats: it would have found the right one."""
+        in_touch = state.in_touch(one.leader, at_ns)
+        since_ns = (one.elsewhere_ns or at_ns) if in_touch else at_ns
+        if at_ns - since_ns <= ANSWERED_WITHIN_MS * MS:
+            one.anew(at_ns)
+        one.elsewhere_ns = since_ns
 
     @staticmethod
     def _led_by(state: _Blocked, leader: str = "", keep_ms: int = KEEP_IN_SYNC_MS) -> _Blocked:
@@ -371,6 +429,8 @@ class LaggardIsDropped(Rule[_Leaders]):
             done = f"was refused {one.refused} times to drop a follower"
         elif granted:
             done = f"was granted {granted} times to drop a follower, which is not stored"
+        elif one.elsewhere_ns:
+            done = "says that it is to ask elsewhere, though controllers answer it"
         broken = violated(
             at,
             Evidence.SELF,
@@ -404,7 +464,8 @@ class LaggardIsDropped(Rule[_Leaders]):
             # the run is judged until then.
             out = one.deposed or one.leader in state.gone
             if one.at is not None and not out:
-                until_ns = state.exited.get(one.leader, end.ended_at_ns)
+                ended_ns = state.exited.get(one.leader, end.ended_at_ns)
+                until_ns = state.runs_until(one.leader, ended_ns)
                 self._overdue(state, one, partition_at(*place), until_ns, one.at)
 
     def end(self, state: _Leaders, end: RunEnd) -> Findings:

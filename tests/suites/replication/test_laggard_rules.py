@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.suites.partition_histories import stated
 from tests.suites.replication.watermark_histories import (
     ALL3,
@@ -17,8 +18,9 @@ from tests.suites.replication.watermark_histories import (
     verdict,
 )
 
-from fencepost import Evidence, Stalled
+from fencepost import Evidence, FaultHealed, FaultInjected, PhaseStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
+from fencepost_kafka import LeaseGranted
 
 ASKS = ("unanswered", "refused", "granted")
 
@@ -199,3 +201,81 @@ def test_a_leader_that_is_alone_in_its_isr_has_none_to_drop() -> None:
     h.after(7_000)
     time_out(h)
     assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
+def test_a_write_that_is_committed_too_late_breaks_rp_09() -> None:
+    """Nothing else comes in meanwhile, by which it would be judged."""
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(60_000)
+    mark(h, 1, 1)
+    assert stated(verdict(h, "RP-09"), *ASKS) == (False, 0, 0)
+
+
+def test_a_request_that_comes_too_late_breaks_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    h.after(60_000)
+    ask(h, (1, 3))
+    refuse(h, "NONE")
+    mark(h, 1, 1)
+    assert verdict(h, "RP-09").violated == 1
+
+
+def test_a_high_watermark_that_does_not_grow_commits_nothing() -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    for _ in range(30):
+        h.after(2_000)
+        mark(h, 0, 1)
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("seconds", "in_touch", "violated"), [(60, True, True), (60, False, False), (20, True, False)]
+)
+def test_a_leader_that_controllers_answer_is_not_told_for_long_to_ask_elsewhere(
+    seconds: int, in_touch: bool, violated: bool
+) -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    for _ in range(seconds // 2):
+        if in_touch:
+            h.add(
+                B1,
+                LeaseGranted(
+                    broker_id=1,
+                    broker_epoch=5,
+                    next_state="ACTIVE",
+                    lease_start_ms=0,
+                    lease_end_ms=3_000,
+                    ends_at_ns=0,
+                    controller_epoch=1,
+                ),
+            )
+        ask(h, (1, 3))
+        refuse(h, "NOT_CONTROLLER")
+        h.after(2_000)
+        time_out(h)
+    assert (verdict(h, "RP-09").violated > 0) == violated
+
+
+@pytest.mark.parametrize(("healed", "violated"), [(False, 0), (True, 1)])
+def test_a_leader_that_is_paused_until_the_end_lets_nothing_wait(
+    healed: bool, violated: int
+) -> None:
+    """It never reports that it stood still."""
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    pause = FaultInjected(fault_id="p", fault="pause", targets=(B1,), receipt=True, evidence="")
+    h.add("harness", pause)
+    if healed:
+        h.add("harness", FaultHealed(fault_id="p", receipt=True, evidence=""))
+    h.after(60_000)
+    h.add("harness", PhaseStarted(phase="end"))
+    assert verdict(h, "RP-09").violated == violated
