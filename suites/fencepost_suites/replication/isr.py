@@ -33,14 +33,15 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions
-from fencepost_suites.common.keys import by_topic
-from fencepost_suites.replication.stored import OfStored, StoredEnds
+from fencepost_suites.common.keys import by_partition, by_topic
+from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
 
 
 @dataclass(slots=True)
-class _Outside(StoredEnds):
+class _Outside:
     """How far each follower has stored, and what the leader has reported."""
 
+    stored: StoredEnds = field(default_factory=StoredEnds)
     fetched: dict[int, Event] = field(default_factory=dict)
     """follower -> its newest fetch."""
     said: dict[str, Event] = field(default_factory=dict)
@@ -53,29 +54,29 @@ class _Outside(StoredEnds):
 
 
 @final
-class ReturnsOnlyCaughtUp(OfStored[_Outside]):
+class ReturnsOnlyCaughtUp(Rule[_Outside]):
     """RP-10. The leader's evidence is the log end it assumes for the follower, and the high
     watermark that it reported; the follower's is what it has stored. A record by which members join
     beside their leader is judged likewise, by how many have stored that. Exercised by every return
     to the ISR."""
 
     clause = "RP-10"
+    keys = staticmethod(by_partition)
     state = _Outside
 
-    @on(LogAppended)
-    def _appended(self, state: _Outside, event: Event, body: LogAppended) -> Findings:
-        state.said[event.process] = event
-        return super()._appended(state, event, body)
-
-    @on(FollowerFetched)
-    def _fetched(self, state: _Outside, event: Event, body: FollowerFetched) -> Findings:
-        state.fetched[body.follower] = event
-        return super()._fetched(state, event, body)
-
-    @on(LeadershipStarted)
-    def _leads(self, state: _Outside, event: Event, body: LeadershipStarted) -> Findings:
-        state.leads, state.marks[event.process] = event.process, body.high_watermark
-        return super()._began(state, event, body)
+    @on(*STORED_KINDS)
+    def _told(self, state: _Outside, event: Event, body: Struct) -> Findings:
+        state.stored.take(event)
+        match body:
+            case LogAppended():
+                state.said[event.process] = event
+            case FollowerFetched():
+                state.fetched[body.follower] = event
+            case LeadershipStarted():
+                state.leads, state.marks[event.process] = event.process, body.high_watermark
+            case PartitionCommitted():
+                return self._committed(state, event, body)
+        return NOTHING
 
     @on(HighWatermarkAdvanced)
     def _advanced(self, state: _Outside, event: Event, body: HighWatermarkAdvanced) -> Findings:
@@ -83,9 +84,8 @@ class ReturnsOnlyCaughtUp(OfStored[_Outside]):
             state.marks[event.process] = body.high_watermark
         return NOTHING
 
-    @on(PartitionCommitted)
-    def _committed(self, state: _Outside, event: Event, body: PartitionCommitted) -> Findings:
-        super()._committed(state, event, body)
+    @staticmethod
+    def _committed(state: _Outside, event: Event, body: PartitionCommitted) -> Findings:
         known = state.record
         if known is not None and body.offset <= known.offset:
             return NOTHING
@@ -96,8 +96,8 @@ class ReturnsOnlyCaughtUp(OfStored[_Outside]):
         joined = sorted({*body.isr} - {*known.isr})
         mark = state.marks.get(state.leads, 0)
         needed, followers = {*body.isr} - {body.leader}, {*body.replicas, *body.isr} - {body.leader}
-        most = state.can_have(state.leads, body.leader, followers, mark)
-        if not joined or most + len(state.lost(state.leads, mark)) >= len(needed):
+        most = state.stored.can_have(state.leads, body.leader, followers, mark)
+        if not joined or most + len(state.stored.lost(state.leads, mark)) >= len(needed):
             return NOTHING
         broken = violated(
             event.ref,
@@ -124,8 +124,8 @@ class ReturnsOnlyCaughtUp(OfStored[_Outside]):
         for replica, end in zip_longest(body.new_isr, body.ends[: len(body.new_isr)]):
             if replica in body.old_isr:
                 continue
-            follower = state.processes.get(replica, "")
-            own = state.ends.get(follower)
+            follower = state.stored.processes.get(replica, "")
+            own = state.stored.ends.get(follower)
             # Without its process or its end, nothing is known of one of the two.
             reached = min((one for one in (end, own) if one is not None), default=needed)
             if reached >= needed:
