@@ -221,6 +221,14 @@ def test_a_broker_stores_its_high_watermarks_at_intervals_and_syncs_its_logs_bef
     assert (event.high_watermark, event.flushed) == (1, 2)
 
 
+def test_a_log_that_no_replica_has_opened_keeps_its_checkpoint() -> None:
+    """RP-08: without a leader a broker does not open it, and may end again before there is one."""
+    bench = Bench(Recovered({NAME: LOG, "audit-0-x": LOG}, {"audit-0-x": 1, "gone-0-x": 1}))
+    bench.adopts()
+    (stored,) = of(bench.at(0), Checkpoint)
+    assert stored.high_watermarks == {NAME: 1, "audit-0-x": 1}
+
+
 # ------------------------------------------------------------------------------------------- roles
 
 

@@ -232,9 +232,13 @@ class Replicas:
         # there.
         for one in every:
             one.flush()
+        # A log that this process has not opened yet keeps the checkpoint that it had: all are in
+        # one file, which this one replaces. Else its replica would begin with 0 the next time.
+        unopened = self._disk_logs.keys() & self._checkpoints.keys()
         self._out.add(
             Checkpoint(
-                {one.name: one.high_watermark for one in every},
+                {name: self._checkpoints[name] for name in sorted(unopened)}
+                | {one.name: one.high_watermark for one in every},
                 {one.name: one.flushed for one in every},
             )
         )
