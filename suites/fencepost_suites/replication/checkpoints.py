@@ -3,10 +3,12 @@ restart."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import final
 
 from fencepost import (
+    HARMS_DISK,
     NOTHING,
     Cause,
     Event,
@@ -19,6 +21,7 @@ from fencepost import (
     is_second,
     on,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -32,7 +35,7 @@ from fencepost_kafka import (
     ReplicaRemoved,
     partition_of,
 )
-from fencepost_suites.common.keys import by_disk, by_partition
+from fencepost_suites.common.keys import by_disk
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""
@@ -45,32 +48,61 @@ class _Marks:
 
     reported: dict[str, tuple[int, Event]] = field(default_factory=dict)
     began: set[str] = field(default_factory=set)
+    stored: dict[str, tuple[int, int, Cause]] = field(default_factory=dict)
+    """slot -> the high watermarks of its newest checkpoint and the one before, and the newest."""
+
+
+class _Checkpoints(defaultdict[Place, _Marks]):
+    """What is known of each partition: a fault concerns all that are on a disk."""
+
+    def __init__(self) -> None:
+        super().__init__(_Marks)
 
 
 @final
-class RestartsFromCheckpoint(Rule[_Marks]):
+class RestartsFromCheckpoint(Rule[_Checkpoints]):
     """RP-08. A checkpoint holds a high watermark that the replica had reported before. Exercised by
     a process that begins with a high watermark of a former process and a log that reaches beyond
     it."""
 
     clause = "RP-08"
-    keys = staticmethod(by_partition)
-    state = _Marks
+    state = _Checkpoints
+
+    @on(FaultInjected)
+    def _harmed(self, of: _Checkpoints, event: Event, body: FaultInjected) -> Findings:
+        slots = body.acts(*HARMS_DISK)
+        for marks in of.values() if slots else ():
+            for slot in slots:
+                marks.stored.pop(slot, None)
+        return NOTHING
 
     @on(HighWatermarkAdvanced)
-    def _advanced(self, state: _Marks, event: Event, body: HighWatermarkAdvanced) -> Findings:
+    def _advanced(self, of: _Checkpoints, event: Event, body: HighWatermarkAdvanced) -> Findings:
         # By the node, and not by the slot: a second process may begin with a copy of the first
         # one's disk.
-        node = first_of(event.process)
+        state, node = of[body.topic, body.partition], first_of(event.process)
         known = state.reported.get(node)
         if body.high_watermark > (-1 if known is None else known[0]):
             state.reported[node] = (body.high_watermark, event)
         return NOTHING
 
+    @on(ReplicaCheckpointed)
+    def _checkpointed(self, of: _Checkpoints, event: Event, body: ReplicaCheckpointed) -> Findings:
+        state, slot = of[body.topic, body.partition], slot_of(event.process)
+        before = state.stored.get(slot, (0, 0, event.ref))[0]
+        state.stored[slot] = body.high_watermark, before, event.ref
+        return NOTHING
+
+    @on(ReplicaRemoved)
+    def _removed(self, of: _Checkpoints, event: Event, body: ReplicaRemoved) -> Findings:
+        of[body.topic, body.partition].stored.pop(slot_of(event.process), None)
+        return NOTHING
+
     @on(FollowingStarted, LeadershipStarted)
     def _began(
-        self, state: _Marks, event: Event, body: FollowingStarted | LeadershipStarted
+        self, of: _Checkpoints, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Findings:
+        state = of[body.topic, body.partition]
         # Only the first role of a process shows what it found on its disk.
         if event.process in state.began:
             return NOTHING
@@ -102,6 +134,23 @@ class RestartsFromCheckpoint(Rule[_Marks]):
                 partition=partition_of(body),
                 slot=slot_scope(node),
                 reported=reported,
+            )
+            return (broken,)
+        # A process may end after it has told of a checkpoint, and before that is on its disk.
+        newest, before, ref = state.stored.pop(slot_of(event.process), (0, 0, event.ref))
+        least = min(newest, before, body.log_end)
+        if body.high_watermark < least and not is_second(event.process):
+            broken = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} begins with a high watermark of {high_watermark} for {partition}, "
+                "below its checkpoint {checkpoint} and its log end {log_end}",
+                (ref,),
+                process=process_scope(event.process),
+                high_watermark=body.high_watermark,
+                partition=partition_of(body),
+                checkpoint=newest,
+                log_end=body.log_end,
             )
             return (broken,)
         if 0 < body.high_watermark < body.log_end:

@@ -73,6 +73,22 @@ def test_only_the_beginning_of_a_process_is_judged_by_rp_08() -> None:
 # ------------------------------------------------------------------------------------------ RP-26
 
 
+@pytest.mark.parametrize(("begins_with", "violated"), [(0, 1), (1, 0), (2, 0)])
+def test_a_process_that_begins_below_its_checkpoint_breaks_rp_08(
+    begins_with: int, violated: int
+) -> None:
+    """Of two checkpoints, the newest may not have been on the disk as the process ended."""
+    h = HistoryBuilder()
+    mark(h, B1, 2, end=4)
+    for high_watermark in (1, 2):
+        body = ReplicaCheckpointed(
+            topic="orders", partition=0, high_watermark=high_watermark, flushed=4
+        )
+        h.add(B1, body)
+    follow(h, B1_AGAIN, 4, begins_with, leader=2)
+    assert verdict(h, "RP-08").violated == violated
+
+
 def flushed(h: HistoryBuilder, to: int, process: str = B1) -> None:
     for offset in range(4):
         store(h, process, offset)
