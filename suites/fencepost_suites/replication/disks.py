@@ -16,11 +16,13 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    HARMS_DISK,
     NOTHING,
     Cause,
     Event,
     Evidence,
     Exercised,
+    FaultInjected,
     Finding,
     Findings,
     Key,
@@ -86,6 +88,10 @@ class Copies:
     resent: int = -1
     """The highest offset at which such a write was acknowledged."""
 
+    harmed: dict[str, int] = field(default_factory=dict)
+    """slot -> when a fault last took something from its disk."""
+    joined: dict[int, int] = field(default_factory=dict)
+    """broker -> when a record was told by which it joined the ISR last."""
     taken: Event | None = None
     """The newest event that was applied: it is applied once, for all rules that read this."""
 
@@ -100,7 +106,13 @@ class Copies:
                 self._produced(event, body)
             case SegmentFound():
                 self._found(event, body)
+            case FaultInjected():
+                # With or without a receipt: then nobody knows what is left.
+                self.harmed |= dict.fromkeys(sorted(body.acts(*HARMS_DISK)), event.at_ns)
             case PartitionCommitted() if self._is_newer(body):
+                former = () if self.newest is None else self.newest.isr
+                for one in {*body.isr} - {*former}:
+                    self.joined[one] = event.at_ns
                 if self.newest is not None and body.leader_epoch > self.newest.leader_epoch:
                     # Each write that is under way now has seen two leaders, so it may have been
                     # sent to both.
@@ -144,6 +156,12 @@ class Copies:
         """The leader by the newest record; -1: none is known."""
         return -1 if self.newest is None else self.newest.leader
 
+    def is_harmed(self, copy: Copy) -> bool:
+        """Whether a fault has harmed a disk since its broker joined the ISR. The run may end before
+        the broker leaves it; one harmed disk loses nothing that the others have."""
+        harmed_ns = self.harmed.get(copy.slot)
+        return harmed_ns is not None and harmed_ns >= self.joined.get(copy.node_id, -1)
+
     def members(self) -> Sequence[Copy]:
         """The copies of a complete ISR; none if it is not complete. If a second process used the id
         of a member, its membership does not say which disk it is of."""
@@ -153,7 +171,11 @@ class Copies:
         if record is None or set(record.isr) != set(record.replicas):
             return ()
         disks = Counter(copy.node_id for copy in self.of.values())
-        found = [c for c in self.of.values() if c.node_id in record.isr and disks[c.node_id] == 1]
+        found = [
+            copy
+            for copy in self.of.values()
+            if copy.node_id in record.isr and disks[copy.node_id] == 1 and not self.is_harmed(copy)
+        ]
         # A disk may still have the log of a former topic of this name. The id that most disks have
         # is the present one's.
         topic_ids = Counter(copy.topic_id for copy in found).most_common(1)
@@ -170,7 +192,14 @@ class _OfCopies(Rule[Copies]):
         copies: Copies = shared.setdefault(Copies, Copies(f"{topic}-{partition}"))
         return copies
 
-    @on(SegmentFound, PartitionCommitted, ReadCompleted, ProduceInvoked, ProduceCompleted)
+    @on(
+        SegmentFound,
+        PartitionCommitted,
+        ReadCompleted,
+        ProduceInvoked,
+        ProduceCompleted,
+        FaultInjected,
+    )
     def _take(self, state: Copies, event: Event, body: Struct) -> Findings:
         state.take(event, body)
         return NOTHING
@@ -322,14 +351,15 @@ def _twice(copy: Copy) -> tuple[StoredBatch, StoredBatch] | None:
 class StoredWatermark(_OfCopies):
     """RP-27. No disk has a high watermark above the end of its log. Exercised by a follower's disk
     with one above 0. The disk of a second process with a broker's id is left out: it may begin as a
-    copy of a running broker's disk, whose files are of different times."""
+    copy of a running broker's disk, whose files are of different times. So is one that a fault has
+    harmed."""
 
     clause = "RP-27"
 
     def end(self, state: Copies, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for copy in state.of.values():
-            if is_second(copy.slot):
+            if is_second(copy.slot) or state.is_harmed(copy):
                 continue
             if copy.high_watermark > copy.end:
                 broken = violated(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.suites.partition_histories import CLIENT, partition, stated, verdict
 
+from fencepost import FaultInjected
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_kafka import (
     MetadataCommitted,
@@ -426,3 +427,26 @@ def test_the_disks_of_brokers_are_no_voters() -> None:
     h.add(OBSERVER, MetadataCommitted(offset=1, epoch=1, kind="Topic", digest="d"))
     h.add(DISKS, found("broker-1", (), topic="__cluster_metadata"))
     assert verdict(h, "QC-07").violated == 0
+
+
+@pytest.mark.parametrize("clause", ["RP-05", "RP-27"])
+@pytest.mark.parametrize(("rejoins", "outcome"), [(False, False), (True, True)])
+def test_a_disk_that_a_fault_has_harmed_lacks_what_it_took(
+    clause: str, rejoins: bool, outcome: bool
+) -> None:
+    """The run may end before its broker is taken out of the ISR. Once it has joined anew, it has
+    caught up."""
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=2)
+    read(h, 6)
+    fault = FaultInjected(
+        fault_id="f", fault="damage_disk", targets=("broker-2#1",), receipt=True, evidence=""
+    )
+    h.add("harness", fault)
+    if rejoins:
+        partition(h, 2, leader=1, epoch=3, isr=(1, 3))
+        partition(h, 3, leader=1, epoch=4)
+    whole = [batch(0), batch(2), batch(4)]
+    for slot, log in (("broker-1", whole), ("broker-2", whole[:1]), ("broker-3", whole)):
+        h.add(DISKS, found(slot, log, mark=6))
+    assert (verdict(h, clause).violated > 0) == outcome
