@@ -318,7 +318,12 @@ class DeletedReplicasAreRemoved(Rule[_Replicas]):
         topic_id = replayed or state.newest_ids.get(topic)
         if topic_id is not None and not is_second(slot):
             commanded = replayed is None and process not in state.replaying
-            state.held[slot, topic_id, body.partition] = topic, commanded
+            held = slot, topic_id, body.partition
+            state.held[held] = topic, commanded
+            # It has removed the log, and stores messages of the deleted topic again: it owes that
+            # as if it had kept the log.
+            if (process, topic_id) in state.replayed:
+                state.owed.setdefault(held, (event.at_ns, event.ref, topic))
         return NOTHING
 
     @staticmethod

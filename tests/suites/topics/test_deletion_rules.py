@@ -390,3 +390,14 @@ def test_a_broker_that_replays_records_now_is_commanded_nothing() -> None:
             h.add(B2_AGAIN, event.body)
     gone(h)
     assert verdict(h).verdict is Outcome.UNKNOWN
+
+
+def test_a_broker_that_stores_messages_of_a_deleted_topic_again_owes_their_removal() -> None:
+    h = follows()
+    h.add(B2, TopicCommitted(offset=7, topic="orders", topic_id="t", deleted=True))
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
+    h.after(60_000)
+    stores(h)
+    h.after(60_000)
+    h.add("harness", PhaseStarted(phase="end"))
+    assert verdict(h).verdict is Outcome.VIOLATED
