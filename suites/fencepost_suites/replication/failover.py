@@ -184,7 +184,10 @@ class ResendFindsLeader(Rule[_Searches]):
         self, state: _Searches, event: Event, body: ProduceAnswered | RequestRefused
     ) -> Findings:
         led = state.at(body).of(event.process)
-        if led is not None:
+        # A leader that refuses a write since it does not lead has not been found. One that is
+        # fenced answers likewise, for another reason.
+        unaware = isinstance(body, RequestRefused) and body.reason == "not_leader"
+        if led is not None and not unaware:
             led.reached[body.client] = event.at_ns
         return NOTHING
 

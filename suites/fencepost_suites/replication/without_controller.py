@@ -4,6 +4,7 @@ state changes that others request there."""
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -23,6 +24,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    Violated,
     judged,
     on,
     process_scope,
@@ -393,6 +395,8 @@ class _Requests:
     """When each was taken up, the event, what it says, and whether the replica was started."""
     ended: dict[str, int] = field(default_factory=dict)
     """process -> when it ended."""
+    late: list[Deadline] = field(default_factory=list)
+    """The removals that came too late."""
 
 
 @final
@@ -425,23 +429,39 @@ class StateChangesCarriedOut(Rule[dict[str, _Requests]]):
                     of_topic.due[place] = (event.at_ns, event.ref, body.change, held)
             case ReplicaRemoved():
                 of_topic.held.discard(place)
-                if of_topic.due.pop(place, None) is not None:
+                due = of_topic.due.pop(place, None)
+                if due is not None:
+                    at_ns, ref, change, held = due
+                    if held and event.at_ns - at_ns > REMOVED_WITHIN_NS:
+                        broken = self._kept(
+                            ref, event.process, (body.topic, body.partition), change
+                        )
+                        late = Deadline(
+                            broken, (event.process,), at_ns, event.at_ns, REMOVED_WITHIN_NS
+                        )
+                        of_topic.late.append(late)
+                        return NOTHING
                     return (Exercised(event.ref, Evidence.SELF),)
             case _:
                 of_topic.held.add(place)
         return NOTHING
 
+    @staticmethod
+    def _kept(ref: Cause, process: str, place: tuple[str, int], change: str) -> Violated:
+        return violated(
+            ref,
+            Evidence.SELF,
+            "{process} has not removed its replica of {partition} in time, as a request ({change}) "
+            "says",
+            process=process_scope(process),
+            partition=partition_at(*place),
+            change=change,
+        )
+
     def end(self, state: dict[str, _Requests], end: RunEnd) -> Findings:
-        return [
-            violated(
-                ref,
-                Evidence.SELF,
-                "{process} has not removed its replica of {partition}, as a request ({change}) "
-                "says",
-                process=process_scope(process),
-                partition=partition_at(topic, partition),
-                change=change,
-            )
+        late = [found for one in state.values() for found in judged(one.late, end)]
+        return late + [
+            self._kept(ref, process, (topic, partition), change)
             for topic, one in state.items()
             for (process, partition), (at_ns, ref, change, held) in one.due.items()
             if held and one.ended.get(process, end.ended_at_ns) - at_ns > REMOVED_WITHIN_NS
@@ -456,6 +476,14 @@ class _Topics:
     """process -> since when it is active with the same session."""
     owed: dict[str, tuple[int, Cause, set[str]]] = field(default_factory=dict)
     """topic id -> when it was first read, the event, and the processes that have not read it."""
+    faults: set[str] = field(default_factory=set)
+    """The faults that are not healed."""
+    late: list[Deadline] = field(default_factory=list)
+    """The processes that read of a topic too late."""
+
+    def anew(self, at_ns: int) -> None:
+        """The time counts anew, whatever a fault affects."""
+        self.owed = {topic: (at_ns, ref, left) for topic, (_, ref, left) in self.owed.items()}
 
 
 @final
@@ -474,6 +502,7 @@ class NewTopicsAreNoticed(Rule[_Topics]):
         ProcessExited,
         ReassignmentNoticed,
         FaultInjected,
+        FaultHealed,
     )
     def step(self, state: _Topics, event: Event, body: Struct) -> Findings:
         match body:
@@ -483,10 +512,12 @@ class NewTopicsAreNoticed(Rule[_Topics]):
                 self._gone(state, event.process, event.at_ns)
             case ProcessExited():
                 self._gone(state, body.ended, event.at_ns)
-            case FaultInjected():  # whatever it affects
-                state.owed = {
-                    topic: (event.at_ns, ref, left) for topic, (_, ref, left) in state.owed.items()
-                }
+            case FaultInjected():
+                state.faults.add(body.fault_id)
+                state.anew(event.at_ns)
+            case FaultHealed():
+                state.faults.discard(body.fault_id)
+                state.anew(event.at_ns)
             case TopicCommitted(deleted=True):
                 state.owed.pop(body.topic_id, None)
             case TopicCommitted():
@@ -513,19 +544,29 @@ class NewTopicsAreNoticed(Rule[_Topics]):
             return NOTHING
         noticed = event.process in known[2]
         known[2].discard(event.process)
+        at_ns, now_ns = known[0], event.at_ns
+        if noticed and not state.faults and now_ns - at_ns > DONE_WITHIN_NS:
+            broken = _unaware(known[1], {event.process}, now_ns - at_ns, body.topic_id)
+            late = Deadline(broken, (event.process,), at_ns, now_ns, DONE_WITHIN_NS)
+            state.late.append(late)
+            return NOTHING
         return (Exercised(event.ref, Evidence.SELF),) if noticed else NOTHING
 
     def end(self, state: _Topics, end: RunEnd) -> Findings:
-        return [
-            violated(
-                ref,
-                Evidence.PEER,
-                "{unaware} has not noticed a topic in {after_ns}",
-                unaware=", ".join(sorted(left)),
-                after_ns=end.ended_at_ns - at_ns,
-                processes=tuple(map(process_scope, sorted(left))),
-                topic_id=topic_id,
-            )
+        return [*judged(state.late, end)] + [
+            _unaware(ref, left, end.ended_at_ns - at_ns, topic_id)
             for topic_id, (at_ns, ref, left) in state.owed.items()
             if left and end.ended_at_ns - at_ns > DONE_WITHIN_NS
         ]
+
+
+def _unaware(ref: Cause, processes: Set[str], after_ns: int, topic_id: str) -> Violated:
+    return violated(
+        ref,
+        Evidence.PEER,
+        "{unaware} has not noticed a topic in {after_ns}",
+        unaware=", ".join(sorted(processes)),
+        after_ns=after_ns,
+        processes=tuple(map(process_scope, sorted(processes))),
+        topic_id=topic_id,
+    )

@@ -14,6 +14,7 @@ from fencepost_kafka import (
     PartitionCommitted,
     ProduceAnswered,
     ProduceInvoked,
+    RequestRefused,
 )
 
 
@@ -204,5 +205,28 @@ def test_a_leader_that_was_not_active_yet_was_not_to_be_found(
     h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
     h.after(11_000)
     turn(h, "ACTIVE")
+    h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
+    assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated
+
+
+@pytest.mark.parametrize(("reason", "violated"), [("not_leader", True), ("fenced", False)])
+def test_a_leader_that_answers_that_it_does_not_lead_was_not_found(
+    reason: str, violated: bool
+) -> None:
+    """RP-11."""
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    h.add(CLIENT, ProduceInvoked(operation="op-1", topic="orders", partition=0, acks=-1))
+    refusal = RequestRefused(
+        api="Produce",
+        topic="orders",
+        partition=0,
+        client=CLIENT,
+        requester=-1,
+        error="NOT_LEADER_OR_FOLLOWER",
+        reason=reason,
+        state="ACTIVE",
+    )
+    h.after(11_000).add(B1, refusal)
     h.add(B1, LeadershipEnded(topic="orders", partition=0, leader_epoch=1, reason="metadata"))
     assert (verdict(h, "RP-11").verdict is Outcome.VIOLATED) is violated

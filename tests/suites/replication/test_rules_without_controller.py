@@ -324,3 +324,27 @@ def test_rp_21_leadership_must_not_stay_away() -> None:
     assert verdict(h, "RP-21") is Outcome.VIOLATED
     h.add(B2, SessionChanged(session=5, state="connected"))
     assert verdict(h, "RP-21") is Outcome.NOT_EXERCISED
+
+
+def test_rp_23_a_replica_must_not_go_too_late() -> None:
+    h = HistoryBuilder()
+    leads(h)
+    carries_out(h, "unassigned")
+    h.after(20_000)
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
+    assert verdict(h, "RP-23") is Outcome.VIOLATED
+
+
+def test_rp_30_a_broker_must_not_notice_a_new_topic_too_late() -> None:
+    h = missed_topic(10_000)
+    topic(h, B2)
+    assert verdict(h, "RP-30") is Outcome.VIOLATED
+
+
+def test_rp_30_a_fault_that_lasts_may_keep_a_broker_from_a_new_topic() -> None:
+    h = missed_topic(10_000)
+    cut = FaultInjected(fault_id="c", fault="cut", targets=(B2,), receipt=True, evidence="")
+    h.add("harness", cut)
+    h.after(20_000)
+    topic(h, B2)
+    assert verdict(h, "RP-30") is Outcome.HOLDS
