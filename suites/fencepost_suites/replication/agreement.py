@@ -14,8 +14,10 @@ from fencepost import (
     Key,
     Rule,
     Shared,
+    is_second,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -42,6 +44,20 @@ class _Agreement:
     since."""
     ends: LogEnds[str] = field(default_factory=LogEnds)
     """Where the log of each process ends."""
+    newest: dict[str, str] = field(default_factory=dict)
+    """slot -> its newest process with a log, whose end the next one goes on from."""
+
+    def names(self, process: str, end: int) -> None:
+        """A process begins to lead or to follow, and names the end of its log."""
+        slot, known = slot_of(process), self.ends.known
+        former = self.newest.get(slot, process)
+        self.newest[slot] = process
+        # What a new process has beyond the end of its slot's log is a hole, or was never there. The
+        # former one is dead, and has reported all: each batch is, before it is stored. Only the
+        # disk of a second process may be a copy.
+        if former != process and not is_second(slot):
+            end = min(end, known.get(former, end))
+        self.ends.names(process, end)
 
 
 @final
@@ -61,6 +77,7 @@ class ReplicasAgree(Rule[_Agreement]):
         batch = state.appends.read(event, body)
         process, base = batch.process, batch.base_offset
         state.logs.add(batch)
+        state.newest[slot_of(process)] = process
         ended = state.ends.appends(process, base, batch.log_end)
         # Two ends: the one that the replica names, and the one that its events have made. A replica
         # that names a wrong end is found by the second.
@@ -89,19 +106,19 @@ class ReplicasAgree(Rule[_Agreement]):
 
     @on(ReplicaRemoved)
     def _removed(self, state: _Agreement, event: Event, body: ReplicaRemoved) -> Findings:
-        state.ends.forgets(event.process)
+        state.ends.cuts(event.process, 0)
         return NOTHING
 
     @on(FollowingStarted)
     def _follows(self, state: _Agreement, event: Event, body: FollowingStarted) -> Findings:
-        state.ends.names(event.process, body.log_end)
+        state.names(event.process, body.log_end)
         if body.log_end > 0:
             state.anew.add(event.process)
         return NOTHING
 
     @on(LeadershipStarted)
     def _leads(self, state: _Agreement, event: Event, body: LeadershipStarted) -> Findings:
-        state.ends.names(event.process, body.log_end)
+        state.names(event.process, body.log_end)
         state.terms.begin(event, body.leader_epoch)
         return NOTHING
 

@@ -323,3 +323,24 @@ def test_a_new_leader_holds_what_was_acknowledged_by_rp_13(stored: str, committe
         assert found.verdict is Outcome.HOLDS
     else:
         assert stated(found, "epoch", "offset") == (2, 0)
+
+
+@pytest.mark.parametrize(("process", "violated"), [("broker-2#2", 1), ("broker-2-duplicate#1", 0)])
+def test_a_new_process_has_no_more_than_its_slot_has_stored(process: str, violated: int) -> None:
+    """It names the end 5 after 0 to 2 were stored, and lacks 3 and 4. The disk of a second process
+    may be a copy of another one's."""
+    h = HistoryBuilder()
+    for offset in range(3):
+        store(h, B2, offset)
+    follow(h, process, log_end=5, mark=0)
+    store(h, process, 5)
+    assert verdict(h, "RP-05").violated == violated
+
+
+def test_a_replica_that_was_removed_lacks_what_it_does_not_store_again() -> None:
+    h = HistoryBuilder()
+    store(h, B2, 0)
+    store(h, B2, 1)
+    h.add(B2, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="unassigned"))
+    store(h, B2, 2)
+    assert stated(verdict(h, "RP-05"), "offset", "log_end") == (2, 0)
