@@ -52,11 +52,11 @@ class _Marks:
     """slot -> the high watermarks of its newest checkpoint and the one before, and the newest."""
 
 
-class _Checkpoints(defaultdict[Place, _Marks]):
+@dataclass(slots=True)
+class _Checkpoints:
     """What is known of each partition: a fault concerns all that are on a disk."""
 
-    def __init__(self) -> None:
-        super().__init__(_Marks)
+    places: defaultdict[Place, _Marks] = field(default_factory=lambda: defaultdict(_Marks))
 
 
 @final
@@ -71,7 +71,7 @@ class RestartsFromCheckpoint(Rule[_Checkpoints]):
     @on(FaultInjected)
     def _harmed(self, of: _Checkpoints, event: Event, body: FaultInjected) -> Findings:
         slots = body.acts(*HARMS_DISK)
-        for marks in of.values() if slots else ():
+        for marks in of.places.values() if slots else ():
             for slot in slots:
                 marks.stored.pop(slot, None)
         return NOTHING
@@ -80,7 +80,7 @@ class RestartsFromCheckpoint(Rule[_Checkpoints]):
     def _advanced(self, of: _Checkpoints, event: Event, body: HighWatermarkAdvanced) -> Findings:
         # By the node, and not by the slot: a second process may begin with a copy of the first
         # one's disk.
-        state, node = of[body.topic, body.partition], first_of(event.process)
+        state, node = of.places[body.topic, body.partition], first_of(event.process)
         known = state.reported.get(node)
         if body.high_watermark > (-1 if known is None else known[0]):
             state.reported[node] = (body.high_watermark, event)
@@ -88,21 +88,21 @@ class RestartsFromCheckpoint(Rule[_Checkpoints]):
 
     @on(ReplicaCheckpointed)
     def _checkpointed(self, of: _Checkpoints, event: Event, body: ReplicaCheckpointed) -> Findings:
-        state, slot = of[body.topic, body.partition], slot_of(event.process)
+        state, slot = of.places[body.topic, body.partition], slot_of(event.process)
         before = state.stored.get(slot, (0, 0, event.ref))[0]
         state.stored[slot] = body.high_watermark, before, event.ref
         return NOTHING
 
     @on(ReplicaRemoved)
     def _removed(self, of: _Checkpoints, event: Event, body: ReplicaRemoved) -> Findings:
-        of[body.topic, body.partition].stored.pop(slot_of(event.process), None)
+        of.places[body.topic, body.partition].stored.pop(slot_of(event.process), None)
         return NOTHING
 
     @on(FollowingStarted, LeadershipStarted)
     def _began(
         self, of: _Checkpoints, event: Event, body: FollowingStarted | LeadershipStarted
     ) -> Findings:
-        state = of[body.topic, body.partition]
+        state = of.places[body.topic, body.partition]
         # Only the first role of a process shows what it found on its disk.
         if event.process in state.began:
             return NOTHING
