@@ -42,6 +42,7 @@ from fencepost_suites.heartbeats import (
     reactions,
     registrations,
     states,
+    targets,
 )
 from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import metadata as announced
@@ -172,11 +173,11 @@ ALL: tuple[Rule[Any], ...] = (
     fencing.FencedBrokerServesNoClient("HB-07"),
     reactions.AcceptedUnfences(),
     states.SilentBecomesInactive(),
-    states.InactiveReturns(),
+    targets.InactiveReturns(),
     self_fencing.ControllerIsFirst(),
     registrations.OldIncarnationRefused(),
     registrations.NewIncarnationIsBounce(),
-    states.TargetIsReached(),
+    targets.TargetIsReached(),
     messages.MalformedRefused(),
     isr_changes.ControllerWritesIsr(),
     isr_changes.OnlyControllerJudges(),

@@ -188,7 +188,8 @@ class BrokerCommitted(Struct, frozen=True, gc=False, tag="metadata.broker", kw_o
         # The record of a registration begins its epoch, and fences: what it takes is of the epochs
         # before. It took an id that its holder had been given in this very epoch.
         begins = self.fenced and self.offset == self.broker_epoch
-        return (Authority(scope, change, self.broker_epoch - begins, None, scope),)
+        epoch = self.broker_epoch - 1 if begins else self.broker_epoch
+        return (Authority(scope, change, epoch, None, scope),)
 
     def source_of(self, process: str) -> Sequence[Hashable]:
         return (("broker record", self.offset),)

@@ -125,19 +125,15 @@ class Controllers:
     terms: Terms = field(default_factory=Terms)
     deposed: Deposed = field(default_factory=Deposed)
     suspects: list[Deadline] = field(default_factory=list)
-    process_of: dict[int, str] = field(default_factory=dict)
-    """broker -> its process that was elected last."""
 
     def take(self, event: Event) -> Term | None:
         """Applies an event; returns the current term of the process that wrote it, if any."""
         self.deposed.take(event)
-        if isinstance(event.body, ControllerBegan):
-            self.process_of[event.body.broker_id] = event.process
         return self.terms.take(event)
 
     def in_office(self, broker: int) -> Term | None:
         """The current term of a broker's process, if it has declared a broker in it."""
-        term = self.terms.now.get(self.process_of.get(broker, ""))
+        term = self.terms.now.get(self.terms.elected.get(broker, ""))
         return term if term is not None and term.brokers else None
 
     def judge(

@@ -10,14 +10,28 @@ end of the run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from msgspec import Struct
 
-from fencepost import MS, Event, NodeStopped, ProcessExited
+from fencepost import (
+    MS,
+    Event,
+    Evidence,
+    Finding,
+    NodeStopped,
+    ProcessExited,
+    RunEnd,
+    Undecided,
+    Violated,
+    process_scope,
+    violated,
+)
 from fencepost_clusters.zookeeper.events import SessionExpired, session_name
-from fencepost_kafka import BrokerRegistered, SessionChanged
+from fencepost_kafka import BrokerDeclared, BrokerRegistered, SessionChanged, broker_of
+from fencepost_suites.heartbeats.terms import Declared
 
 DEPARTURE_KINDS: frozenset[type[Struct]] = frozenset(
     {BrokerRegistered, SessionChanged, SessionExpired, ProcessExited, NodeStopped}
@@ -90,3 +104,43 @@ class Departures:
         """Since when the process of a registration has ended, or has no connected session."""
         made = self.made.get((broker, epoch))
         return None if made is None else self.apart.get(made.process)
+
+
+class Left(Struct, frozen=True):
+    """A controller said that the registration of a broker, which it had live, had ended."""
+
+    violated: Violated
+    broker: int
+    epoch: int
+    at_ns: int
+    apart_ns: int | None
+    """Since when the broker's process had ended by then, or had no connected session."""
+
+    @staticmethod
+    def of(event: Event, body: BrokerDeclared, known: Declared, departures: Departures) -> Left:
+        """What a declaration says."""
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} declared broker {broker} {state} ({reason}), though its registration with "
+            "broker epoch {epoch} had not ended",
+            (known.ref,),
+            process=process_scope(event.process),
+            broker=broker_of(body.broker_id),
+            state=body.new,
+            reason=body.reason,
+            epoch=known.incarnation,
+        )
+        apart_ns = departures.parted(body.broker_id, known.incarnation)
+        return Left(broken, body.broker_id, known.incarnation, event.at_ns, apart_ns)
+
+
+def wrongly_left(left: Sequence[Left], departures: Departures, end: RunEnd) -> Sequence[Finding]:
+    """Those whose registrations went on, by all that was told until the end of the run."""
+    wrong = [
+        one.violated
+        for one in left
+        if departures.lived_on(one.broker, one.epoch, one.at_ns, one.apart_ns)
+    ]
+    # The event that would tell of the end may be among those that are missing.
+    return wrong if end.complete else [Undecided.of(one) for one in wrong]

@@ -42,7 +42,7 @@ from fencepost_kafka import (
     SessionChanged,
     broker_of,
 )
-from fencepost_suites.heartbeats.states import TARGETS
+from fencepost_suites.heartbeats.targets import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 

@@ -21,8 +21,12 @@ from fencepost import (
 )
 from fencepost_kafka import BrokerDeclared, BrokerRegistered, broker_of
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Registered
-from fencepost_suites.heartbeats.departures import DEPARTURE_KINDS, Departures
-from fencepost_suites.heartbeats.states import Left, wrongly_left
+from fencepost_suites.heartbeats.departures import (
+    DEPARTURE_KINDS,
+    Departures,
+    Left,
+    wrongly_left,
+)
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Term, Terms
 
 

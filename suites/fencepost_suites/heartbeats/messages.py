@@ -32,7 +32,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.common.surfaces import observed
-from fencepost_suites.heartbeats.states import TARGETS
+from fencepost_suites.heartbeats.targets import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 STATES = {"Absent": 0, "Initial": 0, "Inactive": 1, "Active": 2, "Stopping": 3}

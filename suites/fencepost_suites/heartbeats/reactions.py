@@ -43,7 +43,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.heartbeats.fencing import LIFE_KINDS, Contact
-from fencepost_suites.heartbeats.states import TARGETS
+from fencepost_suites.heartbeats.targets import TARGETS
 from fencepost_suites.heartbeats.terms import LIVE
 
 STAYED_FENCED = "had a heartbeat accepted, but stayed fenced for"

@@ -65,6 +65,8 @@ class Terms:
     now: dict[str, Term] = field(default_factory=dict)
     over: dict[str, Cause] = field(default_factory=dict)
     """process -> the event that ended its newest term."""
+    elected: dict[int, str] = field(default_factory=dict)
+    """broker -> its process that was elected last."""
 
     def ending(self, event: Event) -> Ending | None:
         """The term that an event ends; asked before `take`. A new term of a process ends its former
@@ -89,6 +91,7 @@ class Terms:
         match body:
             case ControllerBegan():
                 self.over.pop(event.process, None)
+                self.elected[body.broker_id] = event.process
                 self.now[event.process] = Term(
                     epoch=body.epoch,
                     first=body.first,

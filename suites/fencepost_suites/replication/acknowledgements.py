@@ -198,10 +198,8 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         stored = state.stored(process, newest)
         if not process or stored is None or stored.leader < 0:
             return NOTHING
-        end, needed = body.offset + 1, {*stored.isr} - {stored.leader}
-        followers = {*stored.replicas, *stored.isr} - {stored.leader}
-        most = state.can_have(process, stored.leader, followers, end)
-        if most + len(state.lost(process, end)) >= len(needed):
+        reached = state.reached(process, stored, body.offset + 1)
+        if not reached.too_few:
             return NOTHING
         broken = violated(
             event.ref,
@@ -211,8 +209,8 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
             client=process_scope(event.process),
             partition=partition_of(body),
             offset=body.offset,
-            most=most,
-            needed=len(needed),
-            followers=tuple(map(broker_of, sorted(needed))),
+            most=reached.most,
+            needed=len(reached.needed),
+            followers=tuple(map(broker_of, sorted(reached.needed))),
         )
         return (broken,)

@@ -95,20 +95,19 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
             return NOTHING
         joined = sorted({*body.isr} - {*known.isr})
         mark = state.marks.get(state.leads, 0)
-        needed, followers = {*body.isr} - {body.leader}, {*body.replicas, *body.isr} - {body.leader}
-        most = state.stored.can_have(state.leads, body.leader, followers, mark)
-        if not joined or most + len(state.stored.lost(state.leads, mark)) >= len(needed):
+        reached = state.stored.reached(state.leads, body, mark)
+        if not joined or not reached.too_few:
             return NOTHING
         broken = violated(
             event.ref,
             Evidence.PEER,
-            "{joined} joined the ISR of {partition} by record {record}, while no more than {most} "
-            "of its {needed} followers had stored up to the high watermark {high_watermark}",
+            "brokers {joined} joined the ISR of {partition} by record {record}, while no more than "
+            "{most} of its {needed} followers had stored up to the high watermark {high_watermark}",
             joined=tuple(map(broker_of, joined)),
             partition=partition_of(body),
             record=body.offset,
-            most=most,
-            needed=len(needed),
+            most=reached.most,
+            needed=len(reached.needed),
             high_watermark=mark,
         )
         return (broken,)

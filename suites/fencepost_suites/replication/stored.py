@@ -1,4 +1,4 @@
-"""What the followers of a partition have stored, by their own word (RP-04, RP-32).
+"""What the followers of a partition have stored, by their own word (RP-04, RP-10, RP-32).
 
 A leader's answers and its high watermark are its own words about others. They are held to what the
 followers say themselves: each log end is that of a slot, since its disk outlives its processes.
@@ -6,8 +6,9 @@ followers say themselves: each log end is that of a slot, since its disk outlive
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -44,6 +45,20 @@ class Loss:
     process: str
     end: int
     fault_id: str
+
+
+class Reached(NamedTuple):
+    """How many followers may have a log up to an offset, and which must, as members of an ISR."""
+
+    most: int
+    needed: Set[int]
+    lost: Mapping[str, Loss]
+    """The processes that had it, and from whose disks a fault has taken it since."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether it was stored by too few, whatever faults have taken."""
+        return self.most + len(self.lost) < len(self.needed)
 
 
 @dataclass(slots=True)
@@ -174,17 +189,21 @@ class StoredEnds:
             if slot_of(former) == slot_of(process):
                 self.processes[replica] = process
 
-    def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
-        """The newest stored state of a leader epoch by the word of another process. If nobody knows
-        of such an epoch it is that of the last one before: a leader that names epoch 99 does not
+    def told(self, leader_epoch: int) -> Mapping[str, PartitionCommitted]:
+        """process -> the newest of a leader epoch's stored states, by its word. If nobody knows of
+        such an epoch it is that of the last one before: a leader that names epoch 99 does not
         choose its ISR."""
         words = self.words.get(leader_epoch)
         if words is None:
             before = max((one for one in self.words if one < leader_epoch), default=None)
             words = {} if before is None else self.words[before]
+        return words
+
+    def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
+        """The newest stored state of a leader epoch (`told`) by the word of another process."""
         known = [
             (other, one)
-            for other, one in words.items()
+            for other, one in self.told(leader_epoch).items()
             # Brokers only repeat what controllers have stored, and later.
             if one.role == "controller" or not self.controllers
         ]
@@ -199,6 +218,14 @@ class StoredEnds:
         """Each follower in an ISR whose process is known, by a leader's word, and its log end."""
         found = (self.processes.get(one, "") for one in isr if one != leader)
         return {process: self.ends[process] for process in found if process in self.ends}
+
+    def reached(self, process: str, stored: PartitionCommitted, end: int) -> Reached:
+        """How many followers of a process that leads by a stored state may have a log up to
+        there."""
+        leader = stored.leader
+        followers = {*stored.replicas, *stored.isr} - {leader}
+        most = self.can_have(process, leader, followers, end)
+        return Reached(most, {*stored.isr} - {leader}, self.lost(process, end))
 
     def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
         """How many followers may have a log up to there. Which process is which replica is only the

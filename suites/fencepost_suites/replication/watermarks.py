@@ -31,7 +31,6 @@ from fencepost_kafka import (
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
-    PartitionCommitted,
     Polled,
     broker_of,
     partition_of,
@@ -233,11 +232,9 @@ class FollowersLearnWatermark(Rule[_Marks]):
 
 @dataclass(slots=True)
 class _Counted:
-    """The stored ISRs of a partition, and a requested shrink that is not stored yet."""
+    """What is stored of a partition, and a requested shrink that is not stored yet."""
 
     stored: StoredEnds = field(default_factory=StoredEnds)
-    isrs: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
-    """leader epoch -> offset of the newest record of that epoch, and the ISR in it."""
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
@@ -256,12 +253,6 @@ class StoredIsrCounts(Rule[_Counted]):
     @on(*STORED_KINDS)
     def _told(self, state: _Counted, event: Event, body: Struct) -> Findings:
         state.stored.take(event)
-        if isinstance(body, PartitionCommitted):
-            # Of the same leader epoch only: a record of a later one may be replayed before this
-            # leader's commit is reported.
-            known = state.isrs.get(body.leader_epoch)
-            if body.offset > (-1 if known is None else known[0]):
-                state.isrs[body.leader_epoch] = (body.offset, body.isr)
         return NOTHING
 
     @on(IsrChangeAsked)
@@ -281,12 +272,12 @@ class StoredIsrCounts(Rule[_Counted]):
     def _advanced(self, state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Findings:
         if not body.as_leader:
             return NOTHING
-        counted, known = body.counted, state.isrs.get(body.leader_epoch)
-        if known is None:  # no record began that epoch, so that of the last one before stays
-            before = max((one for one in state.isrs if one < body.leader_epoch), default=None)
-            known = None if before is None else state.isrs[before]
+        # Of the same leader epoch only: a record of a later one may be replayed before this
+        # leader's commit is reported.
+        told = state.stored.told(body.leader_epoch).values()
+        known = max(told, key=lambda one: one.offset, default=None)
+        counted, isr = body.counted, body.isr if known is None else known.isr
         evidence = Evidence.SELF if known is None else Evidence.PEER
-        isr = body.isr if known is None else known[1]
         # More may be counted than are stored, and none less.
         if isr != counted and (missing := {*isr} - {*counted}):
             broken = violated(
@@ -316,10 +307,8 @@ class StoredIsrCounts(Rule[_Counted]):
         stored = state.stored.stored(event.process, body.leader_epoch)
         if stored is None or stored.leader < 0:
             return None
-        needed = {*stored.isr} - {stored.leader}
-        followers = {*stored.replicas, *stored.isr} - {stored.leader}
-        end = body.high_watermark
-        most = state.stored.can_have(event.process, stored.leader, followers, end)
+        reached = state.stored.reached(event.process, stored, body.high_watermark)
+        most, needed, lost = reached
         if most >= len(needed):
             return None
         broken = violated(
@@ -329,13 +318,12 @@ class StoredIsrCounts(Rule[_Counted]):
             "{most} of the {needed} followers in the ISR had stored that",
             process=process_scope(event.process),
             partition=partition_of(body),
-            high_watermark=end,
+            high_watermark=body.high_watermark,
             most=most,
             needed=len(needed),
             followers=tuple(map(broker_of, sorted(needed))),
         )
-        lost = state.stored.lost(event.process, end)
-        if most + len(lost) < len(needed):
+        if reached.too_few:
             return broken
         faults = ", ".join(sorted(loss.fault_id for loss in lost.values()))
         return Excused.of(broken, Reason.of("{faults} had taken the rest", faults=faults), ": ")
