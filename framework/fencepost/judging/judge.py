@@ -335,6 +335,8 @@ class Judge:
         for rule, one in self._watched[type(event.body)]:
             try:
                 reason = one.take(event) if rule.working else None
+                if isinstance(reason, str):
+                    raise TypeError("a forfeiture returns a Reason or None, and no words any more")
             except Exception as error:
                 self._crashed([rule], error, event)
                 continue

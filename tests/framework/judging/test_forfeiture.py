@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from msgspec import Struct
@@ -90,6 +91,13 @@ def events(*words: str) -> list[Event]:
     for word in words:
         h.add("p", Said(word))
     return list(h.events())
+
+
+class Worded(Lost):
+    """As forfeitures were before `Reason`: words, empty if nothing is lost."""
+
+    def take(self, event: Event) -> Reason | None:
+        return cast(Reason, "")
 
 
 def judged(*words: str) -> tuple[Verdict, Verdict]:
@@ -187,6 +195,16 @@ def test_a_forfeiture_that_crashes_stops_its_own_rule_alone() -> None:
     kept, crashed = judged("kept", "crash", "lost", "broken")
     assert kept.verdict is Outcome.VIOLATED
     assert crashed.verdict is Outcome.UNKNOWN
+
+
+def test_a_forfeiture_that_returns_words_stops_its_own_rule_alone() -> None:
+    """Its empty text, nothing is lost, forfeited the run from the first event on."""
+    judging = Judge([Waits(), Waits("X-2", Worded)], CLAUSES, "quorum")
+    judging.take(events("kept", "broken"))
+    found = judging.end(END)
+    assert found.forfeited is None
+    outcomes = [found.verdicts[clause].verdict for clause in ("X-1", "X-2")]
+    assert outcomes == [Outcome.VIOLATED, Outcome.UNKNOWN]
 
 
 @pytest.mark.parametrize("parts", [1, 2])
