@@ -64,6 +64,15 @@ _NOT_SENT = "OPERATION_NOT_ATTEMPTED"
 """The word of the broker itself: an earlier request for that partition has no answer, and none is
 sent until then."""
 
+_TRIED = {
+    "": "asked to drop no follower",
+    "unanswered": "has no answer to a request for another ISR, though controllers answer it",
+    "refused": "was refused {times} times to drop a follower",
+    "granted": "was granted {times} times to drop a follower, which is not stored",
+    "elsewhere": "says that it is to ask elsewhere, though controllers answer it",
+}
+"""What came of a leader's requests, by the fact `tried`."""
+
 
 @dataclass(slots=True)
 class _Blocked:
@@ -420,30 +429,28 @@ class LaggardIsDropped(Rule[_Leaders]):
             return
         # Judged once, until the next commit.
         one.waiting = False
-        done = "asked to drop no follower"
-        unanswered = bool(one.unanswered_ns or one.adding_ns)
         granted = one.grants + 1 if one.granted else 0
-        if unanswered:
-            done = "has no answer to a request for another ISR, though controllers answer it"
+        tried, times = "", 0
+        if one.unanswered_ns or one.adding_ns:
+            tried = "unanswered"
         elif one.refused:
-            done = f"was refused {one.refused} times to drop a follower"
+            tried, times = "refused", one.refused
         elif granted:
-            done = f"was granted {granted} times to drop a follower, which is not stored"
+            tried, times = "granted", granted
         elif one.elsewhere_ns:
-            done = "says that it is to ask elsewhere, though controllers answer it"
+            tried = "elsewhere"
         broken = violated(
             at,
             Evidence.SELF,
-            "{leader} has had a write waiting for {since_ns} and {done}, though {bound_ms} ms are "
-            "allowed",
+            "{leader} has had a write waiting for {since_ns} and "
+            + _TRIED[tried]
+            + ", though {bound_ms} ms are allowed",
             leader=process_scope(one.leader),
             since_ns=waited_ns,
-            done=done,
             bound_ms=one.keep_ms,
             partition=partition,
-            unanswered=unanswered,
-            refused=one.refused,
-            granted=granted,
+            tried=tried,
+            times=times,
         )
         period_ns = one.keep_ms * MS
         one.suspects.append(

@@ -89,6 +89,16 @@ def test_the_next_process_of_a_follower_speaks_for_it(log_end: int, expected: Ou
     assert all_say_one(h) is expected
 
 
+def test_a_follower_that_a_leader_has_named_has_no_more_than_its_next_process() -> None:
+    h = led()
+    for process in (B2, B3):
+        store(h, process, 0)
+        fetched(h, int(process[7]), process, 1)
+    follow(h, "broker-3#2", log_end=0, mark=0)
+    assert all_say_one(h) is Outcome.VIOLATED
+    assert stated(verdict(h, "RP-04"), "other") == "broker-3#2"
+
+
 def bounced(
     fault: str = "lose_power", victim: str = B3, *, named: bool = True, receipt: bool = True
 ) -> HistoryBuilder:

@@ -196,6 +196,39 @@ def test_a_leader_whose_record_is_told_later_is_deposed_by_the_next_one() -> Non
     assert stated(verdict(h, "RP-18"), "process") == B1
 
 
+def test_a_record_that_is_told_after_the_next_one_deposes_nobody() -> None:
+    """Broker 1 leads again in epoch 3. The record of that is offset 5, so offset 4 is older."""
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, process=B1)
+    lead(h, B1, 1)
+    steps_down(h)
+    partition(h, 5, leader=1, epoch=3)
+    lead(h, B1, 3)
+    partition(h, 4, leader=2, epoch=2, process=B1)
+    store(h, B1, 0, as_leader=True)
+    assert verdict(h, "RP-18").violated == 0
+
+
+def test_a_leader_whose_record_is_not_told_yet_is_deposed_by_no_older_one() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, process=B1)
+    lead(h, B1, 1)
+    steps_down(h)
+    lead(h, B1, 3)
+    partition(h, 4, leader=2, epoch=2, process=B1)
+    store(h, B1, 0, as_leader=True)
+    assert verdict(h, "RP-18").violated == 0
+
+
+def test_a_vacancy_in_another_epoch_deposes_a_leader() -> None:
+    h = HistoryBuilder()
+    partition(h, 3, leader=1, epoch=1, process=B1)
+    lead(h, B1, 1)
+    partition(h, 4, leader=-1, epoch=2, process=B1)
+    store(h, B1, 0, as_leader=True)
+    assert stated(verdict(h, "RP-18"), "process") == B1
+
+
 def test_the_record_of_the_next_topic_deposes_a_leader_of_the_former_one() -> None:
     """Its epochs begin anew, so the smaller epoch is the newer one."""
     h = HistoryBuilder()

@@ -193,6 +193,33 @@ def test_a_leader_is_not_believed_that_a_record_names_it() -> None:
     assert stated(verdict(h, "RP-24"), "process", "epoch") == (B2, 6)
 
 
+def test_over_zookeeper_a_leader_alone_may_know_of_the_record_that_names_it() -> None:
+    """No node there does nothing but control, so the controller may be the leader itself."""
+    h = HistoryBuilder()
+    for node, process in enumerate((B1, B2), 1):
+        slot = process.partition("#")[0]
+        h.add(
+            "harness",
+            ProcessSpawned(started=process, slot=slot, role="broker", node_id=node, pid=1),
+        )
+    partition(h, 30, leader=1, epoch=5, process=B1, role="controller")
+    partition(h, 31, leader=2, epoch=6, process=B2, role="controller")
+    lead(h, B2, 6)
+    h.after(60_000)
+    partition(h, 32, leader=1, epoch=7, process=B1)
+    assert verdict(h, "RP-24").violated == 0
+
+
+def test_a_record_that_gives_an_epoch_to_broker_0_names_a_leader() -> None:
+    h = HistoryBuilder()
+    spawn(h)
+    partition(h, 30, leader=0, epoch=5)
+    lead(h, B2, 5)
+    h.after(60_000)
+    partition(h, 31, leader=1, epoch=7)
+    assert stated(verdict(h, "RP-24"), "named") == ("broker 0",)
+
+
 @pytest.mark.parametrize("why", ["told later", "records skipped", "the run ends", "none told"])
 def test_a_record_that_may_be_there_gives_a_leadership(why: str) -> None:
     h = HistoryBuilder()

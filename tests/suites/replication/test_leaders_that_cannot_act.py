@@ -71,6 +71,14 @@ def test_a_fenced_leader_drops_no_follower_and_has_its_time_once_it_serves_again
     assert (verdict(h, "RP-09").verdict is Outcome.VIOLATED) is violated
 
 
+def test_a_write_that_waited_too_long_before_its_leader_was_fenced_breaks_rp_09() -> None:
+    h = HistoryBuilder()
+    lead(h, B1, 1)
+    store(h, B1, 0, as_leader=True)
+    turn(h.after(70_000), "FENCED")
+    assert verdict(h, "RP-09").verdict is Outcome.VIOLATED
+
+
 @pytest.mark.parametrize(("deposed", "violated"), [(True, False), (False, True)])
 def test_a_leader_that_was_deposed_in_what_is_stored_was_not_to_be_found(
     deposed: bool, violated: bool

@@ -4,6 +4,7 @@ undecided history."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from tests.suites.partition_histories import stated, why
@@ -184,6 +185,13 @@ def removes(h: HistoryBuilder) -> None:
     h.add(B2_AGAIN, ReplicaRemoved(topic="orders", partition=0, topic_id="t", reason="deleted"))
 
 
+def turned(state: Literal["ACTIVE", "FENCED"]) -> BrokerStateChanged:
+    reason: Literal["registered", "controller_silent"] = (
+        "registered" if state == "ACTIVE" else "controller_silent"
+    )
+    return BrokerStateChanged(broker_id=2, old="INITIAL", new=state, broker_epoch=3, reason=reason)
+
+
 def replayed(h: HistoryBuilder) -> None:
     """A controller that begins reads of the deletion too."""
     deletion = TopicCommitted(
@@ -260,6 +268,24 @@ def test_over_zookeeper_the_disk_of_a_broker_whose_id_a_second_process_has_is_ex
     found = verdict(h)
     assert (found.violated, found.excused) == (0, 1)
     assert why(found, "process") == second
+
+
+def test_over_zookeeper_a_second_process_that_is_not_active_excuses_nothing() -> None:
+    h = over_zookeeper(began_before_mark=False)
+    second = "broker-2-duplicate#1"
+    h.add(second, NodeStarted(role="broker", node_id=2, incarnation="u4", log_end=-1))
+    h.add(B2_AGAIN, turned("ACTIVE"))
+    gone(h)
+    assert stated(verdict(h), "process") == B2_AGAIN
+
+
+def test_over_zookeeper_a_broker_that_was_active_once_is_commanded_nothing() -> None:
+    h = over_zookeeper(began_before_mark=False)
+    h.add(C1, turned("ACTIVE"))
+    h.add(B2_AGAIN, turned("ACTIVE"))
+    h.add(B2_AGAIN, turned("FENCED"))
+    gone(h)
+    assert verdict(h).violated == 0
 
 
 def test_a_broker_that_knows_a_topic_by_a_snapshot_is_commanded_nothing() -> None:
