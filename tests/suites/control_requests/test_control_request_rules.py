@@ -191,7 +191,15 @@ def test_an_accepted_shutdown_of_the_former_process_breaks_be_04_despite_its_kno
     h = bounced()
     declare(h, "Absent", "Active", OWN, "bounced")
     shut_down(h, FORMER, known=FORMER)
-    assert stated(verdict(h, "BE-04"), "epoch", "other_epoch") == (FORMER, OWN)
+    assert stated(verdict(h, "BE-04"), "epoch", "other_epoch", "former") == (FORMER, OWN, OLD)
+
+
+def test_a_shutdown_whose_sender_is_not_known_names_no_former_process() -> None:
+    h = bounced()
+    declare(h, "Absent", "Active", OWN, "bounced")
+    shut_down(h, FORMER, client="")
+    (broken,) = verdict(h, "BE-04").violations
+    assert "former" not in broken.facts
 
 
 def test_a_shutdown_before_the_bounce_is_handled_may_be_accepted() -> None:

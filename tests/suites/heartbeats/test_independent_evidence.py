@@ -20,6 +20,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     term_began,
     verdict,
     wait,
+    whole_verdict,
 )
 
 from fencepost import Stalled
@@ -72,6 +73,17 @@ def test_a_superseded_process_that_is_accepted_is_evidence(clause: str) -> None:
     begin = (registered, long_session, taken_over)
     assert judged_as(clause, *begin, wait(9500), steps(asks, accepted)) is VIOLATED
     assert judged_as(clause, *begin, wait(8500), steps(asks, accepted)) is NOT_EXERCISED
+
+
+@pytest.mark.parametrize("clause", ASKED)
+@pytest.mark.parametrize("elected", [True, False])
+def test_it_names_the_controller_if_one_is_known(clause: str, elected: bool) -> None:
+    asks, accepted = ASKED[clause]
+    begin = (registered, long_session, taken_over) if elected else (registered, taken_over)
+    h = HistoryBuilder()
+    steps(*begin, wait(60_000), asks, accepted)(h)
+    (broken,) = whole_verdict(h, clause).violations
+    assert ("controller" in broken.facts) is elected
 
 
 @pytest.mark.parametrize("clause", ASKED)

@@ -109,6 +109,15 @@ def test_an_inactive_broker_whose_heartbeats_are_not_answered_is_owed_its_return
     assert judged_as("HB-10", left_out, one_more) is VIOLATED
 
 
+@pytest.mark.parametrize(("every_ms", "expected"), [(3_500, VIOLATED), (7_000, NOT_EXERCISED)])
+def test_two_heartbeats_show_no_duty_and_the_third_does(every_ms: int, expected: Outcome) -> None:
+    """The controllers' timeout is longer than the pauses between the heartbeats."""
+    slow = ControllerBegan(epoch=1, broker_id=1, first=True, heartbeat_timeout_ms=10_000)
+    begin = steps(lambda h: h.add(CONTROLLER, slow), declared, active_broker, answered, received)
+    asks = repeated(3 if expected is VIOLATED else 2, every_ms, sent)
+    assert judged_as("HB-10", begin, wait(12_000), silence, asks) is expected
+
+
 def test_an_inactive_broker_is_owed_nothing_within_six_seconds() -> None:
     assert judged_as("HB-10", left_out, repeated(6, 1_000, sent)) is NOT_EXERCISED
 
@@ -209,6 +218,17 @@ def started(h: HistoryBuilder) -> None:
 connected_heard = steps(began, active_broker, declared, answered, received)
 
 
+@pytest.mark.parametrize(("reason", "expected"), [("bounced", HOLDS), ("silent", VIOLATED)])
+def test_a_broker_that_sends_no_heartbeats_is_silent_for_no_time(
+    reason: str, expected: Outcome
+) -> None:
+    """Of another reason HB-23 judges."""
+    old = steps(began, call(registered, version=4, protocol=2), legacy)
+    out = call(declared, new="Inactive", old="Active", reason=reason, version=4)
+    found = judged_as("HB-09", old, wait(100), out)
+    assert (found is VIOLATED) == (expected is VIOLATED)
+
+
 @pytest.mark.parametrize("reason", ["registered", "bounced", "gone", "silent"])
 def test_a_live_broker_becomes_inactive_by_silence_alone(reason: str) -> None:
     out = call(declared, new="Inactive", old="Active", reason=reason)
@@ -227,6 +247,10 @@ def session(h: HistoryBuilder, state: Literal["connected", "suspended", "ended"]
     h.add(BROKER, SessionChanged(session=7, state=state))
 
 
+def says_that_it_stopped(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStopped(reason="asked"))
+
+
 def test_a_live_broker_whose_registration_goes_on_is_not_absent() -> None:
     found = facts("HB-09", connected_heard, wait(100), absent)
     assert (found["process"], found["state"]) == (process_scope(CONTROLLER), "Absent")
@@ -239,6 +263,7 @@ def test_a_live_broker_whose_registration_goes_on_is_not_absent() -> None:
         call(session, state="ended"),
         call(session, state="suspended"),
         killed,
+        says_that_it_stopped,
         call(registered, epoch=90, process="broker-2-duplicate#1"),
     ],
 )
@@ -308,10 +333,6 @@ def exits(h: HistoryBuilder, process: str) -> None:
     h.add("harness", ProcessExited(ended=process, exit_code=-1, signal=9, expected=True))
 
 
-def says_that_it_stopped(h: HistoryBuilder) -> None:
-    h.add(BROKER, NodeStopped(reason="asked"))
-
-
 def test_a_broker_that_says_it_stopped_and_serves_on_must_be_fenced() -> None:
     history = (connected_heard, wait(500), says_that_it_stopped, wait(5_000))
     assert judged_as("HB-06", *history, served) is VIOLATED
@@ -319,6 +340,14 @@ def test_a_broker_that_says_it_stopped_and_serves_on_must_be_fenced() -> None:
 
 
 # --------------------------------------------------------------------------------- HB-02, HB-13
+
+
+def test_the_first_controller_takes_no_live_brokers_over_whoever_speaks_before_it() -> None:
+    other = call(sent, incarnation=99)
+    found = call(declared, reason="controller_elected")
+    assert judged_as("HB-02", other, call(began, first=False), found) is VIOLATED
+    assert judged_as("HB-02", next_began, call(began, first=False, epoch=3), found) is NOT_EXERCISED
+
 
 adopted = steps(connected_heard, call(answered, incarnation=30))
 

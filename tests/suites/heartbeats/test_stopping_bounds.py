@@ -16,6 +16,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     stored,
     verdict,
     wait,
+    whole_verdict,
 )
 from tests.suites.heartbeats.test_false_accounts import exits
 from tests.suites.heartbeats.test_independent_evidence import deleted
@@ -54,6 +55,29 @@ def refuses(h: HistoryBuilder, requester: int) -> None:
 def test_a_stopping_broker_may_refuse_a_follower(requester: int, outcome: Outcome) -> None:
     refusal = call(refuses, requester=requester)
     assert judged_as("HB-04", active_broker, stopping, refusal) is outcome
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "named"), [("orders", 0, True), ("orders", -1, False), ("", 0, False)]
+)
+def test_a_refusal_names_the_partition_if_it_is_of_one(
+    topic: str, partition: int, named: bool
+) -> None:
+    h = HistoryBuilder()
+    steps(active_broker, stopping)(h)
+    body = RequestRefused(
+        api="Fetch",
+        topic=topic,
+        partition=partition,
+        client="clients/consumer-1#1",
+        requester=-1,
+        error="NOT_LEADER_OR_FOLLOWER",
+        reason="fenced",
+        state="ACTIVE",
+    )
+    h.add(BROKER, body)
+    (broken,) = whole_verdict(h, "HB-04").violations
+    assert ("partition" in broken.facts) is named
 
 
 def test_a_fenced_broker_may_refuse_a_client() -> None:
