@@ -8,8 +8,10 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     NOTHING,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -17,6 +19,8 @@ from fencepost import (
     Findings,
     NodeStarted,
     Rule,
+    RunEnd,
+    judged,
     on,
     process_scope,
     slot_scope,
@@ -24,13 +28,15 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     BrokerStopping,
+    HeartbeatAnswered,
     ProbeCompleted,
     SnapshotLoaded,
     broker_of,
 )
-from fencepost_suites.common.keys import by_broker, by_slot_serving
+from fencepost_suites.common.keys import Keys, by_broker, by_slot_serving
 
 _WORDS = {
     ("INITIAL", False): "Offline",
@@ -45,35 +51,102 @@ _WORDS = {
 """The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
 
 
+class _Told(Struct, frozen=True):
+    """A record about a broker, and when a node told it first."""
+
+    epoch: int
+    incarnation: str
+    fenced: bool
+    at_ns: int
+    ref: Cause
+
+
 @dataclass(slots=True)
 class _State:
-    """One broker id: the epochs under which the cluster had it active, and the processes that want
-    to stop."""
+    """One broker id: its records, and its processes."""
 
-    epochs: dict[int, Cause] = field(default_factory=dict)
+    records: dict[int, _Told] = field(default_factory=dict)
+    """offset -> the record; a deletion is one that fences it."""
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """process -> its incarnation."""
     stopping: set[str] = field(default_factory=set)
+    """The processes that want to stop."""
+    period_ns: int = 0
+    """The longest lease that a controller gave it."""
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def told(self, event: Event, offset: int, *, epoch: int, incarnation: str, out: bool) -> None:
+        """A node tells a record of the broker."""
+        told = _Told(epoch, incarnation, out, event.at_ns, event.ref)
+        self.records.setdefault(offset, told)
+
+    def active_by(self, epoch: int, incarnation: str) -> int | None:
+        """The offset of the first record that makes this incarnation active under an epoch."""
+        by = (
+            offset
+            for offset, one in self.records.items()
+            if not one.fenced and one.epoch == epoch and incarnation in ("", one.incarnation)
+        )
+        return min(by, default=None)
+
+    def ended(self, epoch: int, offset: int) -> _Told | None:
+        """The first record that ends what the one at this offset began: told by now, though it may
+        have been told to others only."""
+        later = (
+            one
+            for at, one in self.records.items()
+            if at > offset and (one.fenced or one.epoch != epoch)
+        )
+        return min(later, key=lambda one: one.at_ns, default=None)
+
+
+def _by_id(event: Event) -> Keys:
+    body = event.body
+    return ((body.node_id,),) if isinstance(body, NodeStarted) else by_broker(event)
 
 
 @final
 class OneGlobalState(Rule[_State]):
     """REG-01. A broker that reports itself Online is Online in a committed record of the same
-    epoch; the nodes that replayed the record are the evidence."""
+    epoch and incarnation; the nodes that replayed the record are the evidence. The broker may have
+    been fenced since, but not longer ago than a lease: its own one, which began before it reports
+    that, is over by then."""
 
     clause = "REG-01"
-    keys = staticmethod(by_broker)
+    keys = staticmethod(_by_id)
     state = _State
 
-    @on(BrokerStateChanged, BrokerStopping, BrokerCommitted)
-    def step(self, state: _State, event: Event, body: Struct) -> Findings:
+    @on(NodeStarted, HeartbeatAnswered, BrokerCommitted, BrokerDeleted)
+    def _known(self, state: _State, event: Event, body: Struct) -> Findings:
+        """What others know of the broker, and which process is which incarnation."""
         match body:
-            case BrokerCommitted(fenced=False):
-                state.epochs.setdefault(body.broker_epoch, event.ref)
+            case NodeStarted(role="broker"):
+                state.incarnations[event.process] = body.incarnation
+            case HeartbeatAnswered(error="NONE"):
+                state.period_ns = max(state.period_ns, body.lease_period_ms * MS)
+                state.incarnations.setdefault(body.client, body.incarnation)
+            case BrokerCommitted():
+                state.told(
+                    event,
+                    body.offset,
+                    epoch=body.broker_epoch,
+                    incarnation=body.incarnation,
+                    out=body.fenced,
+                )
+            case BrokerDeleted():
+                state.told(event, body.offset, epoch=-1, incarnation="", out=True)
+        return NOTHING
+
+    @on(BrokerStateChanged, BrokerStopping)
+    def _reports(self, state: _State, event: Event, body: Struct) -> Findings:
+        match body:
             case BrokerStopping():
                 state.stopping.add(event.process)
                 return self._named(event, body.state, body.global_state, stopping=True)
-            case BrokerStateChanged() if body.global_state:
+            case BrokerStateChanged():
                 stopping = event.process in state.stopping
-                wrong = self._named(event, body.new, body.global_state, stopping)
+                said = body.global_state
+                wrong = self._named(event, body.new, said, stopping) if said else NOTHING
                 return wrong or self._online(state, event, body)
         return NOTHING
 
@@ -99,19 +172,51 @@ class OneGlobalState(Rule[_State]):
     def _online(state: _State, event: Event, body: BrokerStateChanged) -> Findings:
         if body.new != "ACTIVE":
             return NOTHING
-        if body.broker_epoch in state.epochs:
+        epoch = body.broker_epoch
+        # Where nodes tell no incarnations, any record of the epoch counts.
+        mine = "" if not state.incarnations else state.incarnations.get(event.process)
+        offset = None if mine is None else state.active_by(epoch, mine)
+        if offset is None:
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} reports that it is {state} under broker epoch {epoch}, under which no "
+                "node has it active",
+                process=process_scope(event.process),
+                state=body.global_state or body.new,
+                epoch=epoch,
+                broker=broker_of(body.broker_id),
+            )
+            return (broken,)
+        ended = state.ended(epoch, offset)
+        if ended is None or event.at_ns - ended.at_ns <= state.period_ns:
             return (Exercised(event.ref, Evidence.PEER),)
         broken = violated(
             event.ref,
             Evidence.PEER,
-            "{process} reports that it is {state} under broker epoch {epoch}, under which no node "
-            "has it active",
+            "{process} became {state} under broker epoch {epoch} {after_ns} after a record had "
+            "ended that",
+            (ended.ref,),
             process=process_scope(event.process),
-            state=body.global_state,
-            epoch=body.broker_epoch,
+            state=body.global_state or body.new,
+            epoch=epoch,
+            after_ns=event.at_ns - ended.at_ns,
             broker=broker_of(body.broker_id),
         )
-        return (broken,)
+        state.suspects.append(
+            Deadline(
+                broken,
+                (event.process,),
+                ended.at_ns,
+                event.at_ns,
+                state.period_ns,
+                omission=False,
+            )
+        )
+        return NOTHING
+
+    def end(self, state: _State, end: RunEnd) -> Findings:
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)
