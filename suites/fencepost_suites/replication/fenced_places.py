@@ -60,13 +60,19 @@ class _Owed:
     at: Cause
     at_ns: int
     places: set[TopicPartition]
+    back: Cause | None = None
+    """The record by which it came back, and had its places still."""
 
 
 @dataclass(slots=True)
 class _Fencings:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
-    owed: dict[int, _Owed] = field(default_factory=dict)
+    owed: dict[tuple[int, int], _Owed] = field(default_factory=dict)
+    """broker and offset of the fencing -> what is owed by it. That the broker comes back soon ends
+    nothing: its places are taken from it all the same."""
+    led: dict[TopicPartition, int] = field(default_factory=dict)
+    """The broker that led each partition last."""
     left: dict[int, int] = field(default_factory=dict)
     """broker -> the offset of the record by which it last lost a leadership or its place in an
     ISR."""
@@ -75,6 +81,39 @@ class _Fencings:
     changed: set[int] = field(default_factory=set)
     """The offsets of changes of partitions in the log."""
     suspects: list[Deadline] = field(default_factory=list)
+
+    def has_place(self, broker: int, place: TopicPartition, record: PartitionCommitted) -> bool:
+        """Whether a broker, which is fenced, has a place by this record that is to be taken from
+        it: also a leadership that went to nobody, though a live member of the ISR could lead."""
+        if record.leader == broker:
+            return True
+        # The last member of an ISR stays in it, or nobody could ever lead again.
+        if broker in record.isr and len(record.isr) > 1:
+            return True
+        could = (not self.brokers.fenced(one) for one in record.isr if one != broker)
+        return record.leader < 0 and self.led.get(place) == broker and any(could)
+
+    def settle(self, places: Collection[TopicPartition], at: Cause, at_ns: int) -> Findings:
+        """What is owed no more by the newest records of these partitions, told by this event."""
+        found: list[Finding] = []
+        for (broker, offset), owed in list(self.owed.items()):
+            for place in owed.places.intersection(places):
+                if self.has_place(broker, place, self.partitions.newest[place]):
+                    continue
+                if at_ns - owed.at_ns > MOVED_WITHIN_NS:
+                    self.late(broker, owed, (place,), at, at_ns)
+                owed.places.discard(place)
+                if not owed.places:
+                    del self.owed[broker, offset]
+                    found.append(Exercised(at, Evidence.PEER))
+        return found
+
+    def late(
+        self, broker: int, owed: _Owed, places: Collection[TopicPartition], at: Cause, at_ns: int
+    ) -> None:
+        """A broker has places for too long."""
+        kept = _kept(broker, owed, places)
+        self.suspects.append(Deadline(kept, (at.process,), owed.at_ns, at_ns, MOVED_WITHIN_NS))
 
 
 @final
@@ -108,25 +147,27 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
         broker = body.broker_id
         if not news:
             return NOTHING
-        if body.fenced:
-            places = {
-                place
-                for place, one in state.partitions.newest.items()
-                # The last member of an ISR stays in it, or nobody could ever lead again.
-                if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
-            }
-            if places and broker not in state.owed:
-                state.owed[broker] = _Owed(event.ref, event.at_ns, places)
-            # Its places were taken from it by the records right before: the controller may write
-            # the changes first, and the fencing last.
-            if not places and state.left.get(broker) == body.offset - 1:
-                return (Exercised(event.ref, Evidence.PEER),)
+        mine = [by for (of, _), by in state.owed.items() if of == broker]
+        if not body.fenced:
+            for by in mine:
+                by.back = by.back or event.ref
             return NOTHING
-        # The broker is unfenced, and was not rid of its places in between.
-        owed = state.owed.pop(broker, None)
-        if owed is None:
-            return NOTHING
-        return (_kept(broker, owed.places, owed.at, event.ref),)
+        owed = {place for by in mine for place in by.places}
+        places = {
+            place
+            for place, one in state.partitions.newest.items()
+            if place not in owed and state.has_place(broker, place, one)
+        }
+        if places:
+            state.owed[broker, body.offset] = _Owed(event.ref, event.at_ns, places)
+        # Where it was the last who could lead, nothing more is owed by others.
+        others = {place for by in state.owed.values() for place in by.places}
+        found = state.settle(others, event.ref, event.at_ns)
+        # Its places were taken from it by the records right before: the controller may write the
+        # changes first, and the fencing last.
+        if not places and state.left.get(broker) == body.offset - 1:
+            return (*found, Exercised(event.ref, Evidence.PEER))
+        return found
 
     @staticmethod
     def _moved(state: _Fencings, event: Event, body: PartitionCommitted) -> Findings:
@@ -139,46 +180,37 @@ class FencedBrokerLosesLeaderships(Rule[_Fencings]):
             for broker in {before.leader, *before.isr} - {body.leader, *body.isr}:
                 state.left[broker] = body.offset
         _note_taken(state, event, body, before)
-        for broker, owed in list(state.owed.items()):
-            if place not in owed.places:
-                continue
-            if body.leader >= 0 and before is not None and before.leader == broker:
+        for (broker, _), owed in state.owed.items():
+            led = before is not None and state.led.get(place) == broker
+            if place in owed.places and led and body.leader not in (-1, broker):
+                assert before is not None
                 dead = state.brokers.fenced(body.leader)
-                if body.leader != broker and (dead or body.leader not in eligible_leaders(before)):
+                if dead or body.leader not in eligible_leaders(before):
                     found.append(_went_to_unfit(event, body, before, owed.at, dead))
-            if body.leader != broker and (broker not in body.isr or body.isr == (broker,)):
-                if event.at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                    late = _kept(broker, (place,), owed.at)
-                    state.suspects.append(
-                        Deadline(late, (event.process,), owed.at_ns, event.at_ns, MOVED_WITHIN_NS)
-                    )
-                owed.places.discard(place)
-                if not owed.places:
-                    del state.owed[broker]
-                    found.append(Exercised(event.ref, Evidence.PEER))
+        found += state.settle((place,), event.ref, event.at_ns)
+        if body.leader >= 0:
+            state.led[place] = body.leader
         return found
 
     def end(self, state: _Fencings, end: RunEnd) -> Findings:
-        found = [*judged(state.suspects, end), *_taken_while_fenced(state)]
-        for broker, owed in state.owed.items():
+        found: list[Finding] = []
+        for (broker, _), owed in state.owed.items():
             if not owed.places:
                 continue
-            kept = _kept(broker, owed.places, owed.at)
             if end.ended_at_ns - owed.at_ns > MOVED_WITHIN_NS:
-                found.append(kept)
+                state.late(broker, owed, owed.places, owed.at, end.ended_at_ns)
             else:
+                kept = _kept(broker, owed, owed.places)
                 found.append(Undecided.of(kept, Reason("when the run ended"), " "))
-        return found
+        return [*judged(state.suspects, end), *_taken_while_fenced(state), *found]
 
 
-def _kept(
-    broker: int, places: Collection[TopicPartition], fenced: Cause, at: Cause | None = None
-) -> Violated:
+def _kept(broker: int, owed: _Owed, places: Collection[TopicPartition]) -> Violated:
     return violated(
-        at or fenced,
+        owed.back or owed.at,
         Evidence.PEER,
-        "broker {broker} was fenced and kept its place in {kept}",
-        (fenced,) if at else (),
+        "broker {broker} was fenced, and {kept} still had it, or no leader in its place",
+        (owed.at,) if owed.back else (),
         broker=broker_of(broker),
         kept=named(places),
         places=tuple(partition_at(*place) for place in sorted(places)),

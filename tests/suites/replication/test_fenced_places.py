@@ -224,6 +224,7 @@ def test_a_fenced_broker_that_keeps_its_leadership_breaks_qc_30() -> None:
     broker(h, 6, 1, fenced=True)
     other_partition(h, 7, epoch=1, isr=(2, 3))
     broker(h, 8, 1, fenced=False)
+    h.after(5000)
     assert stated(verdict(h, "QC-30"), "places") == ("orders-0",)
 
 

@@ -93,8 +93,68 @@ def test_the_fencing_is_the_proof_of_a_place_that_is_kept_until_it_ends() -> Non
     h = fenced_leader()
     fencing = h.events()[-1]
     broker(h, 6, 1, fenced=False)
+    h.after(5_000)
     violation = verdict(h, "QC-30").violations[0]
     assert (violation.at, violation.because) == (h.events()[-1].ref, (fencing.ref,))
+
+
+@pytest.mark.parametrize(("more_ms", "expected"), [(0, Outcome.HOLDS), (1, Outcome.VIOLATED)])
+def test_a_broker_that_comes_back_may_keep_its_places_for_no_longer(
+    more_ms: int, expected: Outcome
+) -> None:
+    h = fenced_leader()
+    broker(h, 6, 1, fenced=False)
+    h.after(5_000 - 2 + more_ms)
+    partition(h, 7, leader=2, epoch=2, isr=(2, 3))
+    assert verdict(h, "QC-30").verdict is expected
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_what_an_incomplete_history_lacks_may_have_taken_the_place(complete: bool) -> None:
+    h = fenced_leader()
+    h.after(60_000)
+    expected = Outcome.VIOLATED if complete else Outcome.UNKNOWN
+    assert verdict(h, "QC-30", complete=complete).verdict is expected
+
+
+# --------------------------------------------------------------- a leadership that goes to nobody
+
+
+@pytest.mark.parametrize("fencing_last", [False, True])
+def test_a_leadership_goes_to_nobody_only_if_no_member_of_the_isr_is_live(
+    fencing_last: bool,
+) -> None:
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1)
+    if fencing_last:
+        partition(h, 5, leader=-1, epoch=2, isr=(2, 3))
+        broker(h, 6, 1, fenced=True)
+    else:
+        broker(h, 5, 1, fenced=True)
+        partition(h, 6, leader=-1, epoch=2, isr=(2, 3))
+    h.after(6_000)
+    found = verdict(h, "QC-30")
+    assert (found.violated, found.exercised) == (1, 0)
+    assert stated(found, "broker", "places") == ("broker 1", ("orders-0",))
+
+
+def test_a_leadership_that_went_to_nobody_goes_to_a_live_member_in_time() -> None:
+    h = fenced_leader()
+    partition(h, 6, leader=-1, epoch=2, isr=(2, 3))
+    partition(h, 7, leader=3, epoch=3, isr=(2, 3))
+    h.after(6_000)
+    found = verdict(h, "QC-30")
+    assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
+
+
+def test_a_leadership_is_owed_to_nobody_once_no_member_of_the_isr_is_live() -> None:
+    h = fenced_leader()
+    partition(h, 6, leader=-1, epoch=2, isr=(2,))
+    broker(h, 7, 2, fenced=True)
+    h.after(6_000)
+    assert verdict(h, "QC-30").verdict is Outcome.HOLDS
 
 
 @pytest.mark.parametrize(("later", "exercised"), [(1, 1), (2, 0)])
