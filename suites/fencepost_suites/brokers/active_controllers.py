@@ -21,6 +21,8 @@ from fencepost import (
     ProcessSpawned,
     Rule,
     RunEnd,
+    Scope,
+    Violated,
     judged,
     on,
     process_scope,
@@ -37,52 +39,94 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.brokers.leases import period_ns_of
-from fencepost_suites.common.keys import by_writer
 
 
 @dataclass(slots=True)
 class _Active:
-    """Whether one process is the active controller."""
+    """The controllers that are active by their own word, and whom they name as the active one."""
 
-    is_active: bool = False
-    lost: Cause | None = None
+    active: set[str] = field(default_factory=set)
+    lost: dict[str, Cause] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+    """process -> the id of its controller."""
+    elected: set[str] = field(default_factory=set)
+    named: dict[int, Cause] = field(default_factory=dict)
+    """id -> the first answer by which an inactive controller names it as the active one."""
 
 
 @final
 class OnlyActiveControllerAnswers(Rule[_Active]):
-    """QC-22. The broker's evidence is the refusal that it received."""
+    """QC-22. The broker's evidence is the refusal that it received. Whom an inactive controller
+    names must have been elected at some time, by its own word: which one of these is active now,
+    an inactive one may not have heard yet. But it knows that it is not itself."""
 
     clause = "QC-22"
-    keys = staticmethod(by_writer)
     state = _Active
 
-    @on(ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused)
+    @on(NodeStarted, ControllerElected, ControllerResigned, HeartbeatAnswered, HeartbeatRefused)
     def step(self, state: _Active, event: Event, body: Struct) -> Findings:
         match body:
+            case NodeStarted(role="controller"):
+                state.ids[event.process] = body.node_id
             case ControllerElected():
-                state.is_active, state.lost = True, None
+                state.active.add(event.process)
+                state.elected.add(event.process)
+                state.lost.pop(event.process, None)
             case ControllerResigned():
-                state.is_active, state.lost = False, event.ref
+                state.active.discard(event.process)
+                state.lost[event.process] = event.ref
             case HeartbeatRefused(error="NOT_CONTROLLER"):
                 return (Exercised(event.ref, Evidence.PEER),)
-            case HeartbeatAnswered(error="NOT_CONTROLLER") if not state.is_active:
-                return (Exercised(event.ref, Evidence.SELF),)
-            case HeartbeatAnswered() if not (state.is_active and body.active):
-                because = () if state.lost is None else (state.lost,)
-                broken = violated(
-                    event.ref,
-                    Evidence.SELF,
-                    "{process}, not the active controller, answered {client} with {error}, next "
-                    "state {state}",
-                    because,
-                    process=process_scope(event.process),
-                    client=process_scope(body.client),
-                    error=body.error,
-                    state=body.next_state,
-                    broker=broker_of(body.broker_id),
-                )
-                return (broken,)
+            case HeartbeatAnswered():
+                return self._answered(state, event, body)
         return NOTHING
+
+    @staticmethod
+    def _answered(state: _Active, event: Event, body: HeartbeatAnswered) -> Findings:
+        active = event.process in state.active
+        mine = state.ids.get(event.process)
+        named = body.active_controller
+        if body.error == "NOT_CONTROLLER" and not active:
+            if named == mine or named < -1:
+                return (_misnamed(event.ref, named),)
+            if named != -1:
+                state.named.setdefault(named, event.ref)
+            return (Exercised(event.ref, Evidence.SELF),)
+        if active and body.active:
+            wrong = mine is not None and named not in (mine, -1)
+            return (_misnamed(event.ref, named),) if wrong else NOTHING
+        lost = state.lost.get(event.process)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process}, not the active controller, answered {client} with {error}, next "
+            "state {state}",
+            () if lost is None else (lost,),
+            process=process_scope(event.process),
+            client=process_scope(body.client),
+            error=body.error,
+            state=body.next_state,
+            broker=broker_of(body.broker_id),
+        )
+        return (broken,)
+
+    def end(self, state: _Active, end: RunEnd) -> Findings:
+        leaders = {state.ids.get(process) for process in state.elected}
+        # Somebody was elected whose id is not known: it may be the one that is named.
+        if None in leaders or not end.complete:
+            return NOTHING
+        return [_misnamed(at, one) for one, at in state.named.items() if one not in leaders]
+
+
+def _misnamed(at: Cause, named: int) -> Violated:
+    """A controller names a wrong one as the active controller."""
+    return violated(
+        at,
+        Evidence.PEER,
+        "{process} named controller {controller} as the active one, which it cannot be",
+        process=process_scope(at.process),
+        controller=Scope("controller", str(named)),
+    )
 
 
 @dataclass(slots=True)

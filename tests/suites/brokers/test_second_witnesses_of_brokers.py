@@ -5,19 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.suites.brokers.broker_histories import BROKER, NEW, PEER, record, verdict
+from tests.suites.brokers.broker_histories import BROKER, NEW, OLD, PEER, record, verdict
 from tests.suites.brokers.life_histories import change, register
 
 from fencepost import NodeStarted, process_scope
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerCommitted, BrokerDeleted
+from fencepost_kafka import BrokerCommitted, BrokerDeleted, ControllerElected, HeartbeatAnswered
 
-HOLDS, VIOLATED = Outcome.HOLDS, Outcome.VIOLATED
+HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 DUPLICATE = "broker-1-duplicate#1"
 
 
 def begins(h: HistoryBuilder, process: str, incarnation: str) -> None:
     h.add(process, NodeStarted(role="broker", node_id=1, incarnation=incarnation, log_end=0))
+
+
+def answer(
+    error: str = "NONE",
+    *,
+    client: str = BROKER,
+    broker: int = 1,
+    incarnation: str = "x",
+    next_state: str = "ACTIVE",
+    active: bool = True,
+    active_controller: int = -1,
+    metadata_offset: int = -1,
+    most_behind: int = -1,
+) -> HeartbeatAnswered:
+    return HeartbeatAnswered(
+        client=client,
+        broker_id=broker,
+        incarnation=incarnation,
+        request_epoch=5,
+        broker_epoch=5,
+        error=error,
+        next_state=next_state,
+        lease_start_ms=0,
+        lease_end_ms=3000,
+        lease_period_ms=3000,
+        controller_epoch=1,
+        active_controller=active_controller,
+        active=active,
+        metadata_offset=metadata_offset,
+        most_behind=most_behind,
+    )
 
 
 # ----------------------------------------------------------------------------------------- REG-01
@@ -89,3 +120,52 @@ def test_a_record_that_a_node_replays_late_ends_nothing() -> None:
     h.after(60_000)
     change(h, "FENCED", "ACTIVE", said="Online")
     assert verdict(h, "REG-01").verdict is HOLDS
+
+
+# ----------------------------------------------------------------------------------------- QC-22
+
+
+def names(h: HistoryBuilder, process: str, controller: int, error: str = "NOT_CONTROLLER") -> None:
+    """A controller answers a heartbeat, and names the active controller."""
+    h.add(process, answer(error=error, active=error == "NONE", active_controller=controller))
+
+
+@pytest.mark.parametrize(
+    ("controller", "outcome"),
+    [
+        pytest.param(-1, HOLDS, id="nobody"),
+        pytest.param(101, HOLDS, id="the one that was elected"),
+        pytest.param(102, VIOLATED, id="itself"),
+        pytest.param(103, VIOLATED, id="one that never was"),
+        pytest.param(-7, VIOLATED, id="no id at all"),
+    ],
+)
+def test_an_inactive_controller_names_one_that_was_elected(
+    controller: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    for number, process in ((101, OLD), (102, NEW), (103, PEER)):
+        h.add(process, NodeStarted(role="controller", node_id=number))
+    names(h, NEW, controller)
+    # That it was elected may be told later than that others know it.
+    h.add(OLD, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    found = verdict(h, "QC-22")
+    assert found.verdict is outcome
+    assert all(one.facts["process"] == process_scope(NEW) for one in found.violations)
+
+
+@pytest.mark.parametrize(("controller", "outcome"), [(101, NOT_EXERCISED), (102, VIOLATED)])
+def test_the_active_controller_names_itself(controller: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    h.add(OLD, NodeStarted(role="controller", node_id=101))
+    h.add(OLD, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    names(h, OLD, controller, error="NONE")
+    assert verdict(h, "QC-22").verdict is outcome
+
+
+def test_a_controller_of_unknown_id_may_be_the_one_that_is_named() -> None:
+    h = HistoryBuilder()
+    h.add(NEW, NodeStarted(role="controller", node_id=102))
+    h.add(OLD, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    names(h, NEW, 101)
+    assert verdict(h, "QC-22").verdict is HOLDS
