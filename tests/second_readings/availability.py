@@ -1,0 +1,267 @@
+"""Second readings of the promises of availability.
+
+Their bounds are what the harness stated (`cluster.bounds`). A reading is certain only where
+nothing disturbed the cluster: no fault acts or has acted within a bound before, no machine stalled,
+and every process runs but the dead one that the promise is about. In any other time what would be
+violated is undecided, since a fault may excuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost import (
+    ClusterRecovered,
+    FaultHealed,
+    FaultInjected,
+    NodeStopped,
+    PhaseStarted,
+    ProcessAsked,
+    ProcessExited,
+    ProcessSpawned,
+)
+from fencepost.events.names import is_client, slot_of
+from fencepost.history.run_end import HARNESS
+from fencepost_kafka import (
+    BoundsStated,
+    BrokerCommitted,
+    ConsumerPositioned,
+    PartitionCommitted,
+    Polled,
+    ProduceCompleted,
+    ProduceInvoked,
+    ReadCompleted,
+)
+from second_readings.clients import deleted, logs
+from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+FAULTS = (FaultInjected, FaultHealed)
+LIVES = (ProcessSpawned, ProcessExited, PhaseStarted)
+STOPPED_WITHIN_NS = 20 * SECOND
+
+
+def by_harness(history: History, *kinds: type) -> list[At]:
+    return [at for at in history.of(*kinds) if at.process == HARNESS]
+
+
+def bounds(history: History) -> BoundsStated | None:
+    stated = by_harness(history, BoundsStated)
+    return stated[-1].body if stated else None
+
+
+def faulted(history: History, from_ns: int, to_ns: int) -> bool:
+    """Whether any fault acted in this time."""
+    return any(fault.from_ns <= to_ns and fault.to_ns >= from_ns for fault in history.faults)
+
+
+def stalled(history: History, from_ns: int, to_ns: int) -> bool:
+    """Whether the machine, or any process, stood still for more than a tenth of this time."""
+    return history.end.stalled_ns(from_ns, to_ns) * 10 > to_ns - from_ns
+
+
+def changed(history: History, from_ns: int, to_ns: int, but: str = "") -> bool:
+    """Whether a process of a node began or ended in this time, or one is dead; but that one."""
+    dead: dict[str, bool] = {}
+    for at in by_harness(history, ProcessSpawned, ProcessExited):
+        ended = isinstance(at.body, ProcessExited)
+        process = at.body.ended if ended else at.body.started
+        if is_client(process) or process == but or at.at_ns > to_ns:
+            continue
+        if at.at_ns >= from_ns:
+            return True
+        dead[slot_of(process)] = ended
+    return any(dead.values())
+
+
+def undisturbed(history: History, from_ns: int, to_ns: int, but: str = "") -> bool:
+    return not (
+        faulted(history, from_ns, to_ns)
+        or stalled(history, from_ns, to_ns)
+        or changed(history, from_ns, to_ns, but)
+        or history.lost_data
+    )
+
+
+@reading("AVAIL-recovered", ClusterRecovered, *FAULTS)
+def recovered(history: History) -> Iterator[Word]:
+    """The cluster is whole again within a bound of the last healing."""
+    for at in by_harness(history, ClusterRecovered):
+        if not at.body.recovered:
+            from_ns = at.at_ns - at.body.bound_ms * MS
+            sure = not history.lost_data and not stalled(history, from_ns, at.at_ns)
+            yield (violated if sure else undecided)(*at.body.missing)
+
+
+@reading("AVAIL-running", ProcessExited, NodeStopped, ProcessSpawned, *FAULTS)
+def running(history: History) -> Iterator[Word]:
+    """A node ends only when it is asked to, or says why it may."""
+    words = {at.process for at in history.of(NodeStopped)}
+    started = {at.body.started: at for at in by_harness(history, ProcessSpawned)}
+    for at in by_harness(history, ProcessExited):
+        body = at.body
+        if is_client(body.ended) or body.expected:
+            continue
+        began = started.get(body.ended)
+        in_order = body.exit_code == 0 and body.signal == 0 and body.ended in words
+        # Any of these may be why it ended; without them nothing may.
+        may = in_order or body.lacked or history.lost_data
+        may = may or began is None or (at.at_ns - began.at_ns <= 30 * SECOND and history.faults)
+        yield (undecided if may else violated)(body.ended)
+
+
+@reading("AVAIL-stopped", ProcessAsked, ProcessExited, ProcessSpawned, *FAULTS)
+def stopped(history: History) -> Iterator[Word]:
+    """A node that is asked to end does so within 20 s, not counting the time in which a fault keeps
+    it from those that it must tell."""
+    ends: dict[str, int] = {}
+    for at in by_harness(history, ProcessExited):
+        ends.setdefault(at.body.ended, at.at_ns)
+    asked: set[str] = set()
+    for at in by_harness(history, ProcessAsked):
+        process = at.body.asked
+        if is_client(process) or process in asked:
+            continue
+        asked.add(process)
+        until_ns = min(ends.get(process, NEVER), history.end.ended_at_ns)
+        if until_ns - at.at_ns > STOPPED_WITHIN_NS:
+            sure = undisturbed(history, at.at_ns - SECOND, until_ns, process)
+            yield (violated if sure else undecided)(process)
+
+
+@reading("AVAIL-fenced", BoundsStated, BrokerCommitted, PartitionCommitted, *LIVES, *FAULTS)
+def fenced(history: History) -> Iterator[Word]:
+    """A dead broker leads nothing and is fenced within a bound of its death."""
+    stated = bounds(history)
+    spawned = {at.body.started: at for at in by_harness(history, ProcessSpawned)}
+    for death in by_harness(history, ProcessExited):
+        born = spawned.get(death.body.ended)
+        if stated is None or born is None or born.body.role != "broker":
+            continue
+        due_ns = death.at_ns + stated.fenced_ms * MS
+        slot, node = born.body.slot, born.body.node_id
+        again = [
+            at.at_ns
+            for at in spawned.values()
+            if at.body.node_id == node and at.at_ns >= death.at_ns
+        ]
+        until_ns = min([history.end.ended_at_ns, *again, *_asked_to_end(history)])
+        if until_ns <= due_ns:
+            continue
+        about = _still_there(history, node, due_ns)
+        sure = history.end.complete and undisturbed(
+            history, death.at_ns - stated.fenced_ms * MS, due_ns, death.body.ended
+        )
+        for what in about:
+            yield (violated if sure else undecided)(slot, what)
+
+
+def _asked_to_end(history: History) -> Iterator[int]:
+    """When the harness began to end the cluster."""
+    for at in by_harness(history, PhaseStarted):
+        if at.body.phase == "end":
+            yield at.at_ns
+
+
+def _still_there(history: History, node: int, at_ns: int) -> Iterator[str]:
+    """What the committed records say at that time that a broker should have lost."""
+    led: dict[str, tuple[int, int]] = {}
+    state: tuple[int, bool] | None = None
+    for at in history.of(PartitionCommitted, BrokerCommitted):
+        body = at.body
+        if at.at_ns > at_ns:
+            continue
+        if isinstance(body, PartitionCommitted):
+            name = f"{body.topic}-{body.partition}"
+            led[name] = max(led.get(name, (-1, -1)), (body.offset, body.leader))
+        elif body.broker_id == node and (state is None or body.offset >= state[0]):
+            state = body.offset, body.fenced
+    yield from (name for name, (_, leader) in led.items() if leader == node)
+    if state is not None and not state[1]:
+        yield "unfenced"
+
+
+def load_ended_ns(history: History) -> int:
+    """When clients were asked to finish; no client need try any more after that."""
+    drains = [at.at_ns for at in by_harness(history, PhaseStarted) if at.body.phase == "drain"]
+    return min(drains, default=history.end.ended_at_ns)
+
+
+def in_sync(history: History, log_name: str, at_ns: int) -> set[int]:
+    """The newest committed ISR of a partition."""
+    newest: tuple[int, tuple[int, ...]] = (-1, ())
+    for at in history.of(PartitionCommitted):
+        if f"{at.body.topic}-{at.body.partition}" == log_name and at.at_ns <= at_ns:
+            newest = max(newest, (at.body.offset, at.body.isr))
+    return set(newest[1])
+
+
+@reading(
+    *("AVAIL-writable", BoundsStated, ProduceInvoked, ProduceCompleted, PartitionCommitted),
+    *(*LIVES, *FAULTS),
+)
+def writable(history: History) -> Iterator[Word]:
+    """A partition with a live, connected majority in its ISR takes writes with acks=all, and does
+    so again within a bound of its leader's death."""
+    stated = bounds(history)
+    for log in logs(history) if stated is not None else ():
+        bound_ns = stated.writable_ms * MS
+        tries = [at for at in log.invoked.values() if at.body.acks == -1]
+        done = [at for at in log.completed.values() if at.body.acks == -1]
+        good = sorted(at.at_ns for at in done if at.body.outcome == "ok")
+        shown = sorted(at.at_ns for at in [*tries, *done])
+        for first in tries:
+            # A client waited from its first attempt on, and was still at it later; none succeeded.
+            from_ns = first.at_ns
+            next_ns = min((at for at in good if at >= from_ns), default=load_ended_ns(history))
+            last_ns = max((at for at in shown if at <= next_ns), default=from_ns)
+            if last_ns - from_ns <= bound_ns:
+                continue
+            isr = in_sync(history, log.name, from_ns)
+            sure = (
+                undisturbed(history, from_ns - bound_ns, last_ns)
+                and len(isr) >= max(2, stated.least_in_sync)
+                and not deleted(history, log.topic)
+                and history.end.complete
+            )
+            yield (violated if sure else undecided)(log.name, first.body.operation)
+
+
+@reading(
+    *("AVAIL-readable", BoundsStated, ProduceInvoked, ProduceCompleted, Polled, ReadCompleted),
+    *(ConsumerPositioned, PartitionCommitted, *LIVES, *FAULTS),
+)
+def readable(history: History) -> Iterator[Word]:
+    """A consumer gets the messages that were acknowledged with acks=all, and is not stuck before
+    them for longer than a bound."""
+    stated = bounds(history)
+    for log in logs(history) if stated is not None else ():
+        bound_ns = stated.writable_ms * MS
+        for consumer in {at.process for at in log.polls if not at.body.final}:
+            own = sorted(
+                (at for at in [*log.polls, *log.moves] if at.process == consumer),
+                key=lambda at: at.place,
+            )
+            ends = [at.at_ns for at in by_harness(history, ProcessExited)]
+            until_ns = min([load_ended_ns(history), history.end.ended_at_ns, *ends[-1:]])
+            for at, after in zip(own, [*own[1:], None], strict=True):
+                if not isinstance(at.body, Polled) or not at.body.offsets:
+                    continue
+                beyond = [
+                    ack.at_ns
+                    for _, ack in log.acknowledged(-1)
+                    if ack.body.offset > at.body.offsets[-1]
+                ]
+                from_ns = max(at.at_ns, min(beyond, default=NEVER))
+                to_ns = until_ns if after is None else min(after.at_ns, until_ns)
+                if to_ns - from_ns <= bound_ns:
+                    continue
+                isr = in_sync(history, log.name, from_ns)
+                sure = (
+                    undisturbed(history, from_ns - bound_ns, to_ns)
+                    and len(isr) >= max(2, stated.least_in_sync)
+                    and not deleted(history, log.topic)
+                    and history.end.complete
+                )
+                yield (violated if sure else undecided)(log.name, consumer)

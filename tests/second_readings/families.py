@@ -1,0 +1,51 @@
+"""The families of clauses that have a second reading: where their histories come from, and what
+these are cut to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from msgspec import Struct
+
+from fencepost.judging.folder import Promises
+from second_readings.reading import READINGS
+
+REFERENCE = ("reference/quorum", "reference/legacy", "reference/classic")
+PARTITION = ("topic", "partition")
+BROKER = ("broker_id",)
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """Clauses by the begin of their ids; the systems that are simulated for them (none: only
+    recorded runs show them), and the fields whose values are the keys of their histories."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    systems: tuple[str, ...]
+    key: tuple[str, ...]
+    recorded: tuple[str, ...] = ()
+    """The planes of the recorded runs that show them."""
+
+    @property
+    def clauses(self) -> Sequence[str]:
+        return [clause for clause in READINGS if clause.startswith(self.prefixes)]
+
+    def kinds(self, promises: Promises) -> frozenset[type[Struct]]:
+        """The kinds of events that the readings or the rules of these clauses read."""
+        wanted = frozenset(self.clauses)
+        rules = [rule.kinds for rule in promises.rules if rule.clause in wanted]
+        return frozenset().union(*rules, *(READINGS[clause].kinds for clause in wanted))
+
+
+FAMILIES = (
+    Family("JEPSEN", ("JEPSEN-",), REFERENCE, PARTITION, ("kraft", "zookeeper")),
+    Family("AVAIL", ("AVAIL-",), REFERENCE, PARTITION, ("kraft", "zookeeper")),
+)
+
+
+def family(name: str) -> Family:
+    return next(one for one in FAMILIES if one.name == name)

@@ -1,0 +1,235 @@
+"""Changes a history at random, and cuts it to what concerns one key.
+
+Pure: all chance comes from the stream that is passed in. What the harness wrote is never changed:
+it is the frame of the run, and no node can alter it. Events keep the order of their processes, and
+causes come first (`fencepost.history.merge.in_order`); numbers are given anew, so that an event
+that is dropped never was, and the history looks whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from typing import Any
+
+from msgspec import Struct, structs
+
+from fencepost import Cause, Event
+from fencepost.history.merge import Written, in_order
+from fencepost.history.run_end import HARNESS
+from second_readings.reading import History
+
+MOST_EVENTS = 300
+MS = 1_000_000
+Key = tuple[str, object]
+"""The name of a field, and the value that an event has there, if it has the field at all."""
+
+
+def keys_of(history: History, fields: Sequence[str]) -> Sequence[tuple[Key, ...]]:
+    """The keys that a history may be cut to: the values of these fields in its events."""
+    found = {
+        tuple((name, getattr(event.body, name)) for name in fields)
+        for event in history.events
+        if all(name in event.body.__struct_fields__ for name in fields)
+    }
+    return sorted(found, key=str)
+
+
+def cut(
+    history: History, kinds: Collection[type[Struct]], key: Sequence[Key], random: Random
+) -> History:
+    """The events of these kinds that concern the key, and at most MOST_EVENTS of them.
+
+    What the harness and final readings say is kept; of the rest, a stretch from the begin or from
+    somewhere else.
+    """
+
+    def concerns(event: Event) -> bool:
+        return type(event.body) in kinds and all(
+            getattr(event.body, name, value) == value for name, value in key
+        )
+
+    events = [event for event in history.events if concerns(event)]
+    pinned = [_pinned(event) for event in events]
+    room = max(MOST_EVENTS - sum(pinned), MOST_EVENTS // 3)
+    loose = len(events) - sum(pinned)
+    first = 0 if random.random() < 0.5 else random.randrange(max(1, loose - room + 1))
+    kept, place = [], 0
+    for event, fixed in zip(events, pinned, strict=True):
+        if fixed or first <= place < first + room:
+            kept.append(event)
+        place += not fixed
+    return with_events(history, kept)
+
+
+def _pinned(event: Event) -> bool:
+    final = getattr(event.body, "final", False)
+    return event.process == HARNESS or final or event.kind == "client.read_completed"
+
+
+def with_events(history: History, events: Sequence[Event], complete: bool = True) -> History:
+    """The history with other events; if it is not complete, it was cut short after the last."""
+    end = history.end
+    if not complete:
+        last_ns = max((event.at_ns for event in events), default=end.began_at_ns)
+        end = replace(end, complete=False, ended_at_ns=last_ns, cut_short_by="a cut")
+    return History(tuple(events), end, history.plane)
+
+
+Change = Callable[[list[Event], Random], None]
+"""Changes the events of a history in place; those of the harness are not among them."""
+
+
+def _dropped(events: list[Event], random: Random) -> None:
+    """Some events are lost, anywhere."""
+    for _ in range(random.choice((1, 1, 2, 4))):
+        if events:
+            del events[random.randrange(len(events))]
+
+
+def _withheld(events: list[Event], random: Random) -> None:
+    """A process never says one kind of thing, or says it only until some time."""
+    one = random.choice(events)
+    from_ns = one.at_ns if random.random() < 0.5 else 0
+    events[:] = [
+        event
+        for event in events
+        if not (
+            event.process == one.process
+            and type(event.body) is type(one.body)
+            and event.at_ns >= from_ns
+        )
+    ]
+
+
+def _delayed(events: list[Event], random: Random) -> None:
+    """A process does, from some time on, everything later, or until then everything earlier."""
+    one = random.choice(events)
+    by_ns = random.choice((1, 5, 50, 500, 5_000, 20_000)) * MS
+    earlier = random.random() < 0.3
+    for place, event in enumerate(events):
+        if event.process == one.process and (event.at_ns < one.at_ns) is earlier:
+            moved = max(0, event.at_ns - by_ns) if earlier else event.at_ns + by_ns
+            events[place] = structs.replace(event, at_ns=moved)
+
+
+def _swapped(events: list[Event], random: Random) -> None:
+    """Two events of one process change places: what they say, not when."""
+    one = random.choice(events)
+    own = [place for place, event in enumerate(events) if event.process == one.process]
+    first, second = random.choice(own), random.choice(own)
+    a, b = events[first], events[second]
+    events[first] = structs.replace(a, body=b.body)
+    events[second] = structs.replace(b, body=a.body)
+
+
+def _repeated(events: list[Event], random: Random) -> None:
+    """An event comes twice, the second time later."""
+    one = random.choice(events)
+    again = structs.replace(one, at_ns=one.at_ns + random.choice((1, 100, 3_000)) * MS)
+    events.append(again)
+
+
+def _altered(events: list[Event], random: Random) -> None:
+    """One event has another value in one field."""
+    place = random.randrange(len(events))
+    event = events[place]
+    name, value = _other(events, event, random)
+    if name:
+        events[place] = structs.replace(event, body=structs.replace(event.body, **{name: value}))
+
+
+def _altered_together(events: list[Event], random: Random) -> None:
+    """Several processes, or one, say consistently another value in place of one of a field."""
+    one = random.choice(events)
+    name, value = _other(events, one, random)
+    if not name:
+        return
+    was, liars = getattr(one.body, name), {one.process}
+    if random.random() < 0.7:
+        liars |= {event.process for event in events if random.random() < 0.5}
+    for place, event in enumerate(events):
+        if event.process in liars and getattr(event.body, name, None) == was:
+            body = structs.replace(event.body, **{name: value})
+            events[place] = structs.replace(event, body=body)
+
+
+def _other(events: Sequence[Event], event: Event, random: Random) -> tuple[str, Any]:
+    """A field of an event, and another value for it: one of its neighbourhood, or one that another
+    event of its kind has there."""
+    names = event.body.__struct_fields__
+    name = names[random.randrange(len(names))] if names else ""
+    if not name:
+        return "", None
+    was = getattr(event.body, name)
+    elsewhere = [
+        getattr(other.body, name) for other in events if type(other.body) is type(event.body)
+    ]
+    choices = [random.choice(elsewhere)]
+    # Before int, since a bool is one.
+    if isinstance(was, bool):
+        choices = [not was]
+    elif isinstance(was, int):
+        choices += [was + 1, max(-1, was - 1)]
+    elif isinstance(was, tuple) and was:
+        choices += [was[:-1], was[1:]]
+    value = random.choice(choices)
+    # What comes in pairs stays in pairs, as it is of one list in the wire format.
+    if isinstance(was, tuple) and len(value) != len(was) and _paired(event, name):
+        return "", None
+    return ("", None) if value == was else (name, value)
+
+
+def _paired(event: Event, name: str) -> bool:
+    """Whether another tuple of the event has as many elements, as it does by its kind."""
+    size = len(getattr(event.body, name))
+    return any(
+        isinstance(value := getattr(event.body, other), tuple) and len(value) == size
+        for other in event.body.__struct_fields__
+        if other != name
+    )
+
+
+CHANGES: tuple[Change, ...] = (
+    *(_dropped, _withheld, _delayed, _swapped, _repeated),
+    *(_altered, _altered, _altered, _altered_together, _altered_together),
+)
+
+
+def changed(history: History, random: Random) -> History:
+    """The history with none to three changes at random, and perhaps without its end."""
+    fixed = [event for event in history.events if event.process == HARNESS]
+    events = [event for event in history.events if event.process != HARNESS]
+    for _ in range(random.choice((0, 1, 1, 1, 2, 3))):
+        if events:
+            random.choice(CHANGES)(events, random)
+    complete = True
+    if random.random() < 0.1:
+        complete = False
+        until_ns = random.choice(events).at_ns if events else 0
+        events = [event for event in events if event.at_ns <= until_ns]
+        fixed = [event for event in fixed if event.at_ns <= until_ns]
+    return with_events(history, ordered([*events, *fixed]), complete)
+
+
+def ordered(events: Sequence[Event]) -> Sequence[Event]:
+    """The events in happens-before order, numbered anew; causes that are gone are left out."""
+    processes: dict[str, list[Event]] = {}
+    for event in events:
+        processes.setdefault(event.process, []).append(event)
+    number: dict[Cause, Cause] = {}
+    for process, own in processes.items():
+        own.sort(key=lambda event: event.at_ns)
+        for seq, event in enumerate(own):
+            number.setdefault(Cause(process, event.node_seq), Cause(process, seq))
+    sources = []
+    for own in processes.values():
+        source = []
+        for seq, event in enumerate(own):
+            cause = event.cause
+            if cause is not None and not cause.request:
+                cause = number.get(Cause(cause.process, cause.seq))
+            source.append(Written(structs.replace(event, node_seq=seq, cause=cause), b""))
+        sources.append(iter(source))
+    return [event for event, _ in in_order(sources)]

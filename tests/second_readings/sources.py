@@ -1,0 +1,84 @@
+"""Where histories come from: runs in the simulator, healthy or with a planted defect, and recorded
+ones."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random  # noqa: TID251 - a seeded stream is passed in
+from tempfile import TemporaryDirectory
+
+from fencepost import Codec, Shape
+from fencepost.history import merge
+from fencepost.history.run_folder import RunFolder
+from fencepost.model.system.capabilities import HasDefects
+from fencepost.plugins.manager import Plugins
+from fencepost.runs.random_schedule import run_one
+from fencepost.runs.run import RunSpec, new_folder
+from second_readings.families import Family
+from second_readings.reading import History
+
+SPAN_MS = 12_000
+HARMLESS = frozenset(
+    {
+        *("bridge", "cut", "cut_from_controllers", "cut_from_role", "halves", "hold", "isolate"),
+        *("isolate_role", "kill", "partition", "pause", "slow_link", "terminate", "bounce"),
+    }
+)
+"""Faults that take nothing from a disk: what is written under them stays promised."""
+HEALTHY = 0.35
+"""How often a run has no planted defect."""
+PEACEFUL = 0.2
+"""How often a run has no faults."""
+FINDINGS = Path("clusters/fencepost_clusters/apache_kafka/findings")
+
+
+def recorded(folder: Path, plugins: Plugins) -> History:
+    """The history of a recorded run."""
+    packed = folder / "history.ndjson.gz"
+    if packed.exists():  # as findings are kept
+        with TemporaryDirectory(prefix="fencepost-readings-") as unpacked:
+            for file in folder.iterdir():
+                shutil.copy(file, unpacked)
+            (Path(unpacked) / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+            (Path(unpacked) / packed.name).unlink()
+            return recorded(Path(unpacked), plugins)
+    run, promises = RunFolder(folder), plugins.promises
+    reading = merge.read(run, Codec(promises.kinds))
+    events = tuple(reading)
+    return History(events, reading.end, promises.plane(run.info().system))
+
+
+def recorded_below(root: Path, plugins: Plugins) -> Iterator[tuple[str, History]]:
+    """Every run below a folder that has a history, with its name."""
+    for info in sorted(root.rglob("run.json")):
+        if any(info.parent.glob("history.ndjson*")):
+            yield info.parent.name, recorded(info.parent, plugins)
+
+
+def simulated(family: Family, plugins: Plugins, random: Random) -> tuple[str, History] | None:
+    """A run in the simulator, and its name; None if the run never got ready."""
+    name = random.choice(family.systems)
+    system = plugins.system(name)
+    assert isinstance(system, HasDefects)
+    breaking = [
+        defect.name
+        for defect in system.defects()
+        if "simulated" not in defect.unseen and set(defect.breaks) & set(family.clauses)
+    ]
+    defects: Sequence[str] = ()
+    if random.random() >= HEALTHY and breaking:
+        defects = (random.choice(breaking),)
+    offered = set(plugins.faults) if random.random() < 0.5 else HARMLESS & set(plugins.faults)
+    if random.random() < PEACEFUL:
+        offered = set()
+    seed = random.randrange(1, 1 << 30)
+    spec = RunSpec(system, Shape(defects=tuple(defects)), "simulated", seed, lossy=True)
+    with TemporaryDirectory(prefix="fencepost-readings-") as out:
+        folder = new_folder(Path(out), f"random-{seed}")
+        conducted = run_one(spec, plugins, folder, SPAN_MS, sorted(offered))
+        if conducted.result is None:
+            return None
+        return f"{name} {seed} {' '.join(defects)}".rstrip(), recorded(folder.path, plugins)
