@@ -3,9 +3,9 @@
     ./dev bench readings [--json] [--minutes M] [--seed S] [--family F] [--clause C] [--runs FOLDER]
 
 Each history is that of a run in the simulator, healthy or with a planted defect, or of a recorded
-run; it is cut to one key, changed a few times, and judged by the rules of every clause of its family
-and by their readings (`tests/second_readings`). Where one says violated and the other sees nothing,
-the smallest history on which they disagree is written into `--out`: one of the two is wrong.
+run; it is cut to one key, changed a few times, and judged by the rules of every clause of its
+family and by their readings (`tests/second_readings`). Where one says violated and the other sees
+nothing, the smallest history on which they disagree is written into `--out`: one is wrong.
 """
 
 from __future__ import annotations

@@ -141,10 +141,14 @@ def fenced(history: History) -> Iterator[Word]:
             continue
         due_ns = death.at_ns + stated.fenced_ms * MS
         slot, node = born.body.slot, born.body.node_id
+        # Its next process is another one from when that is registered; before, the dead one is not
+        # replaced, however often its slot is started.
         again = [
             at.at_ns
-            for at in spawned.values()
-            if at.body.node_id == node and at.at_ns >= death.at_ns
+            for at in history.of(BrokerCommitted)
+            if at.body.broker_id == node
+            and at.at_ns >= death.at_ns
+            and at.body.broker_epoch > _epoch(history, node, death.at_ns)
         ]
         until_ns = min([history.end.ended_at_ns, *again, *_asked_to_end(history)])
         if until_ns <= due_ns:
@@ -155,6 +159,16 @@ def fenced(history: History) -> Iterator[Word]:
         )
         for what in about:
             yield (violated if sure else undecided)(slot, what)
+
+
+def _epoch(history: History, node: int, at_ns: int) -> int:
+    """The newest epoch of a broker's registration by then."""
+    known = [
+        at.body.broker_epoch
+        for at in history.of(BrokerCommitted)
+        if at.body.broker_id == node and at.at_ns < at_ns
+    ]
+    return max(known, default=-1)
 
 
 def _asked_to_end(history: History) -> Iterator[int]:
@@ -208,7 +222,7 @@ def writable(history: History) -> Iterator[Word]:
     for log in logs(history) if stated is not None else ():
         bound_ns = stated.writable_ms * MS
         tries = [at for at in log.invoked.values() if at.body.acks == -1]
-        done = [at for at in log.completed.values() if at.body.acks == -1]
+        done = [at for at in log.completed if at.body.acks == -1]
         good = sorted(at.at_ns for at in done if at.body.outcome == "ok")
         shown = sorted(at.at_ns for at in [*tries, *done])
         for first in tries:
@@ -216,6 +230,8 @@ def writable(history: History) -> Iterator[Word]:
             from_ns = first.at_ns
             next_ns = min((at for at in good if at >= from_ns), default=load_ended_ns(history))
             last_ns = max((at for at in shown if at <= next_ns), default=from_ns)
+            if first.body.operation not in {at.body.operation for at in done}:
+                last_ns = next_ns  # its library tries on
             if last_ns - from_ns <= bound_ns:
                 continue
             isr = in_sync(history, log.name, from_ns)

@@ -151,12 +151,16 @@ def of_logs(
 def lost_write(log: Log, history: History) -> Iterator[Word]:
     """A write acknowledged with acks=all is in the partition when it is read from start to end
     after the run."""
+    there = {operation for _, operation, _ in log.seen(final=True)}
+    at = {(offset, operation) for offset, operation, _ in log.seen(final=True)}
     for operation, ack in log.acknowledged(-1):
+        offset = ack.body.offset
         if log.read is None:
             yield undecided(log.name, operation)
-        elif log.read.body.start <= ack.body.offset < log.read.body.end:
-            if operation not in {one for _, one, _ in log.seen(final=True)}:
-                yield violated(log.name, operation, ack.body.offset)
+        elif log.read.body.start <= offset < log.read.body.end and (offset, operation) not in at:
+            # One that is there, and not where it was acknowledged, is in the partition by the
+            # sentence; but what was acknowledged at that offset is not there.
+            yield (undecided if operation in there else violated)(log.name, operation, offset)
 
 
 @of_logs("JEPSEN-unseen")
@@ -179,7 +183,9 @@ def unseen(log: Log, history: History) -> Iterator[Word]:
 def duplicate(log: Log, history: History) -> Iterator[Word]:
     """A message produced once by an idempotent producer is at one offset only."""
     for operation, sent in log.invoked.items():
-        found = log.offsets(operation) - {-1}
+        # What was read before it was sent is not it: JEPSEN-G1c-realtime says so.
+        early = {at for at, one, poll in log.seen() if one == operation and poll.place < sent.place}
+        found = log.offsets(operation) - {-1} - early
         if sent.body.idempotent and len(found) > 1:
             word = undecided if log.sent_again(operation) else violated
             yield word(log.name, operation, *sorted(found))
@@ -286,11 +292,13 @@ def aborted_read(log: Log, history: History) -> Iterator[Word]:
 def lost_write_acks1(log: Log, history: History) -> Iterator[Word]:
     """A write acknowledged with acks=1 is read where it was acknowledged, as long as its partition
     has had one leader."""
-    leaders, processes = set(), set()
+    leaders: set[int] = set()
+    processes: set[str] = set()
     for at in history.of(LeadershipStarted, PartitionCommitted):
         if (at.body.topic, at.body.partition) == (log.topic, log.partition):
             if isinstance(at.body, PartitionCommitted):
-                leaders.add(at.body.leader)
+                # Before its first leader it has had none; later it may get another one.
+                leaders |= {at.body.leader} if leaders or at.body.leader >= 0 else set()
             else:
                 processes.add(at.process)
     # That there is none for a time counts as a change: the next one may be another.

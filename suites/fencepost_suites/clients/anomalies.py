@@ -291,6 +291,9 @@ class _Contents:
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """The offsets that consumers received and no reading has returned yet: offset -> its last time
     and poll."""
+    returned: set[int] = field(default_factory=set)
+    """The offsets that the current reading has returned so far. A consumer that gets one of them
+    after that, and before the reading ends, is not owed it a second time."""
     clashed: set[int] = field(default_factory=set)
     """The offsets at which two different messages were seen."""
     error: str = ""
@@ -324,11 +327,14 @@ class InconsistentOffsets(Rule[_Contents]):
 
     @on(Polled)
     def _polled(self, state: _Contents, event: Event, body: Polled) -> Findings:
-        if not body.final:
-            state.got.update(dict.fromkeys(body.offsets, (event.at_ns, event.ref)))
-        elif state.got:
-            for offset in body.offsets:
+        if body.final:
+            state.returned.update(body.offsets)
+            for offset in body.offsets if state.got else ():
                 state.got.pop(offset, None)
+        else:
+            new = state.returned.isdisjoint(body.offsets)
+            got = body.offsets if new else {*body.offsets} - state.returned
+            state.got.update(dict.fromkeys(got, (event.at_ns, event.ref)))
         found: list[Finding] = []
         at, ref = state.at, event.ref
         before, agree = len(at), True
@@ -344,6 +350,7 @@ class InconsistentOffsets(Rule[_Contents]):
     def _read(self, state: _Contents, event: Event, body: ReadCompleted) -> Findings:
         """Finds the missing messages: offsets that were received before the reading asked for the
         end of the log and are not below that end."""
+        state.returned.clear()
         if body.outcome != "ok":
             state.error = body.error or "it did not complete"
             return NOTHING

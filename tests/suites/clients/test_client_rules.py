@@ -174,6 +174,19 @@ def test_a_reading_shows_all_that_consumers_got() -> None:
     assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
 
 
+def test_a_consumer_may_get_what_a_reading_has_returned_before_the_reading_ends() -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0, 1)
+    poll(h, A, 1)
+    read(h, 2)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.HOLDS
+    # The next reading has to return it again.
+    poll(h, A, 1)
+    poll(h, READER, 0)
+    read(h, 2)
+    assert verdict(h, "inconsistent-offsets").verdict is Outcome.VIOLATED
+
+
 def test_a_write_that_no_consumer_got_may_be_gone_and_keep_offsets_consistent() -> None:
     """A missing write that was acknowledged with acks=all is reported as lost or unseen."""
     h = HistoryBuilder()
