@@ -64,6 +64,8 @@ class Search:
     seeds: int = 0
     not_ready: str = ""
     """Why the cluster of its last random schedule did not get ready; empty if it did."""
+    run: RunFolder | None = None
+    """The run in which it was found."""
 
     @property
     def found(self) -> bool:
@@ -305,7 +307,9 @@ class Searcher:
         search.reported_by = tuple(dict.fromkeys((*search.reported_by, *violated)))
         # Only a clause that the defect breaks finds it: others may be violated by what follows from
         # it.
-        if not set(violated) & set(search.defect.breaks):
+        if set(violated) & set(search.defect.breaks):
+            search.run = folder
+        else:
             shutil.rmtree(folder.path)
 
 

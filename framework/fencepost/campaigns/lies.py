@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251 - a seeded stream is passed in
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 from msgspec import Struct, structs, to_builtins
 
 from fencepost.campaigns.jobs import done
-from fencepost.events import Event, kind_name
+from fencepost.events import Cause, Event, kind_name
 from fencepost.events.names import slot_of
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.folder import Promises
@@ -28,12 +28,17 @@ WITHHELD = ""
 """The field of a lie that withholds whole events."""
 VALUES_KEPT = 50
 """How many values of a field are remembered, used in place of others."""
+_OTHERS: Final[Mapping[type, int]] = {bool: 0, int: 2, tuple: 1}
+"""How many of them compete with what can be made of a value of that type."""
 
 How = Literal["withheld", "more", "less", "opposite", "shorter", "other"]
+Way = tuple[How, Any]
+"""How a field is altered, and the value that it then has, if that is another one's."""
 
 
 class Lie(Struct, frozen=True, kw_only=True):
-    """What the processes of `slot` say in place of the truth, in each event of `kind`.
+    """What the processes of `slot` say in place of the truth, in each event of `kind`, or only in
+    those that `places` names.
 
     `how`: the event is withheld, a number is one more or one less, a yes is a no, a list lacks its
     last element, or the field is `value`, which the same history has elsewhere.
@@ -44,10 +49,13 @@ class Lie(Struct, frozen=True, kw_only=True):
     field: str
     how: How
     value: Any = None
+    places: frozenset[Cause] = frozenset()
 
     def applied(self, event: Event) -> Event | None:
         """An event as it is recorded then; None if it is withheld."""
-        if type(event.body) is not self.kind or _slot(event) != self.slot:
+        if type(event.body) is not self.kind or slot_of(event.process) != self.slot:
+            return event
+        if self.places and event.ref not in self.places:
             return event
         if self.how == "withheld":
             return None
@@ -121,19 +129,12 @@ class Truth:
     def lies(self, random: Random) -> Iterator[Lie]:
         """One lie about each field of each kind of event that a node wrote, and one that withholds
         the events; drawn from the values that the history has."""
-        values: dict[tuple[type[Struct], str], list[Any]] = {}
+        values = self.values()
         slots: dict[type[Struct], set[str]] = {}
         for event in self.events:
-            kind, slot = type(event.body), _slot(event)
-            if slot not in self.nodes:
-                continue
-            slots.setdefault(kind, set()).add(slot)
-            for name in kind.__struct_fields__:
-                seen = values.setdefault((kind, name), [])
-                value = getattr(event.body, name)
-                # Values of the same history: one that no run has would be noticed for that alone.
-                if len(seen) < VALUES_KEPT and value not in seen:
-                    seen.append(value)
+            slot = slot_of(event.process)
+            if slot in self.nodes:
+                slots.setdefault(type(event.body), set()).add(slot)
         # In the order of names, so the same seed draws the same lies.
         for kind in sorted(slots, key=kind_name):
             if not self._concerned(kind):
@@ -144,6 +145,21 @@ class Truth:
                 lie = _drawn(random, slot, kind, name, values.get((kind, name), []))
                 if lie is not None:
                     yield lie
+
+    def values(self) -> Mapping[tuple[type[Struct], str], Sequence[Any]]:
+        """What nodes say in each field of each kind of event, the first `VALUES_KEPT` values."""
+        values: dict[tuple[type[Struct], str], list[Any]] = {}
+        for event in self.events:
+            if slot_of(event.process) not in self.nodes:
+                continue
+            kind = type(event.body)
+            for name in kind.__struct_fields__:
+                seen = values.setdefault((kind, name), [])
+                value = getattr(event.body, name)
+                # Values of the same history: one that no run has would be noticed for that alone.
+                if len(seen) < VALUES_KEPT and value not in seen:
+                    seen.append(value)
+        return values
 
     def judged(self, lie: Lie) -> tuple[Sequence[str], bool]:
         """The clauses that a lie violates, and whether it took the hold from any."""
@@ -195,6 +211,16 @@ def tell(
     return Results(altered)
 
 
+def ways_of(value: Any) -> Sequence[Way]:
+    """How a value can be altered without one of another event."""
+    # Before int, since a bool is one.
+    if isinstance(value, bool):
+        return [("opposite", None)]
+    if isinstance(value, int):
+        return [("more", None), ("less", None)]
+    return [("shorter", None)] if isinstance(value, tuple) else []
+
+
 def _drawn(
     random: Random, slot: str, kind: type[Struct], name: str, seen: Sequence[Any]
 ) -> Lie | None:
@@ -202,19 +228,9 @@ def _drawn(
     if name == WITHHELD:
         return Lie(slot=slot, kind=kind, field=name, how="withheld")
     first = seen[0]
-    ways: list[tuple[How, Any]] = [("other", one) for one in seen[1:]]
-    # Before int, since a bool is one.
-    if isinstance(first, bool):
-        ways = [("opposite", None)]
-    elif isinstance(first, int):
-        ways = [("more", None), ("less", None), *ways[:2]]
-    elif isinstance(first, tuple):
-        ways = [("shorter", None), *ways[:1]]
+    others: list[Way] = [("other", one) for one in seen[1:]]
+    ways = [*ways_of(first), *others[: _OTHERS.get(type(first), VALUES_KEPT)]]
     if not ways:
         return None
     how, value = ways[random.randrange(len(ways))]
     return Lie(slot=slot, kind=kind, field=name, how=how, value=value)
-
-
-def _slot(event: Event) -> str:
-    return slot_of(event.process)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded here
 from tempfile import TemporaryDirectory
@@ -9,17 +11,21 @@ from typing import Annotated
 
 import typer
 
-from fencepost.campaigns.jobs import jobs_for
+from fencepost.campaigns.acquittals import PLACES, Acquittals, Tried, tried
+from fencepost.campaigns.defects import BUDGETS, Searcher
+from fencepost.campaigns.jobs import done, jobs_for
 from fencepost.campaigns.lies import WITHHELD, Results, Truth, tell
 from fencepost.commands.options import DEFAULT_SYSTEM, Jobs, Json, Seed, System
 from fencepost.commands.terminal import load_plugins, print_json, print_line, progress
 from fencepost.events import Codec
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
-from fencepost.model.errors import EnvironmentFailed
+from fencepost.judging.verdicts import Outcome
+from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, EnvironmentFailed, UsageError
+from fencepost.model.system.capabilities import Defect
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import run_one
-from fencepost.runs.run import RunSpec, new_folder
+from fencepost.runs.run import RunSpec, check_spec, new_folder
 
 
 def lies(
@@ -31,24 +37,109 @@ def lies(
     schedules: Annotated[
         int, typer.Option(min=1, help="Random schedules, if no run is given, of 30 s each.")
     ] = 2,
+    acquit: Annotated[
+        bool,
+        typer.Option(
+            "--acquit",
+            help="Alter words of the accused where a clause is violated, and see which silence it; "
+            "without a run, in one run of each defect of the system.",
+        ),
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="With --acquit: a defect, by name; may be given more than once."),
+    ] = None,
+    places: Annotated[
+        int, typer.Option(min=1, help="With --acquit: at how many places each field is altered.")
+    ] = PLACES,
     seed: Seed = 1,
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
     """Alters or withholds the events of one node, one field at a time, and judges the history
     again: which words of a node does an independent witness contradict?"""
+    if only and (run or not acquit):
+        raise UsageError("--only names defects to be searched for: with --acquit, and without runs")
     loaded = load_plugins()
+    jobs = jobs or jobs_for("simulated")
+    if acquit:
+        found = _acquittals(loaded, run or (), system, only or (), places, seed, jobs)
+        if json:
+            print_json(found.as_json())
+        else:
+            for line in found.lines():
+                print_line(line)
+        # As `defects` ends: a defect without a run was not tried at all.
+        raise typer.Exit(EXIT_VIOLATED if found.not_found else EXIT_CLEAN)
     with TemporaryDirectory(prefix="fencepost-lies-") as out:
         truths = (
             [_read(RunFolder(path), loaded) for path in run]
             if run
             else [_made(loaded, system, seed + n, Path(out)) for n in range(schedules)]
         )
-        results = tell(truths, Random(f"{seed}/lies"), jobs or jobs_for("simulated"), progress())
+        results = tell(truths, Random(f"{seed}/lies"), jobs, progress())
     if json:
         print_json(results.as_json())
     else:
         _show(results)
+
+
+def _acquittals(
+    loaded: Plugins,
+    runs: Sequence[Path],
+    system: str,
+    only: Sequence[str],
+    places: int,
+    seed: int,
+    jobs: int,
+) -> Acquittals:
+    """Tries the lies of the accused in recorded runs, or in one run of each defect of a system."""
+
+    def in_run(run: Path) -> Sequence[Tried]:
+        folder = RunFolder(run)
+        truth = _read(folder, loaded)
+        planted = "+".join(folder.info().defects)
+        return tried(
+            truth, planted, truth.verdicts.of(Outcome.VIOLATED), random_of(planted), places
+        )
+
+    def of_defect(defect: Defect) -> Sequence[Tried] | None:
+        search = searcher.search(defect)
+        if search.run is None:
+            return None
+        truth = _read(search.run, loaded)
+        shutil.rmtree(search.run.path)
+        broken = [clause for clause in defect.breaks if clause in search.reported_by]
+        return tried(truth, defect.name, broken, random_of(defect.name), places)
+
+    def random_of(defect: str) -> Random:
+        # A stream for each, so that the order in which they are tried changes nothing.
+        return Random(f"{seed}/acquit/{defect}")
+
+    report = progress(everywhere=True)
+    with TemporaryDirectory(prefix="fencepost-lies-") as out:
+        if runs:
+            each = dict(done(in_run, runs, jobs))
+            return Acquittals([one for place in sorted(each) for one in each[place]])
+        searcher = Searcher(
+            system=loaded.system(system),
+            runtime="simulated",
+            plugins=loaded,
+            out=Path(out),
+            budget=BUDGETS["simulated"],
+            report=report,
+        )
+        defects = searcher.chosen(only)
+        check_spec(RunSpec(searcher.system, runtime="simulated"))
+        lies: dict[int, Sequence[Tried] | None] = {}
+        for place, found in done(of_defect, defects, jobs):
+            lies[place] = found
+            acquitted = len(Acquittals(found or ()).acquitted)
+            report(f"{defects[place].name}: {acquitted} of {len(found or ())} acquit")
+    return Acquittals(
+        [one for place in sorted(lies) for one in lies[place] or ()],
+        [defects[place].name for place in sorted(lies) if lies[place] is None],
+    )
 
 
 def _made(loaded: Plugins, system: str, seed: int, out: Path) -> Truth:
