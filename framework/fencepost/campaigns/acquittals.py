@@ -2,8 +2,8 @@
 
 A planted defect confesses: its node says what it does, and a rule reads it. A node of somebody else
 has no such manners. So in a run in which a clause accuses a node, one word of that node is altered
-or withheld, and the history is judged again. Words count within the keys of the violation (the
-partition, the broker) and in the kinds that the clause's rules read: no other word reaches them.
+or withheld, and the history is judged again. Words count within the keys of the violation (such as
+one lease) and in the kinds that the clause's rules read: no other word reaches them.
 
 What a lie makes of a violation, the first that is true:
 
@@ -107,6 +107,11 @@ class Acquittals:
         """The lies that turned a violation into silence."""
         return [one for one in self.lies if one.became is Became.ACQUITTED]
 
+    @property
+    def consistent(self) -> Acquittals:
+        """The lies that were told everywhere at once: no word of the same kind betrays them."""
+        return Acquittals([one for one in self.lies if not one.place])
+
     def words(self) -> Sequence[AboutWord]:
         """The lies by what they are about, those that acquit most first."""
         about: dict[tuple[str, str, str], list[Tried]] = {}
@@ -144,6 +149,10 @@ class Acquittals:
         return {
             "tried": len(self.lies),
             "acquitted": len(self.acquitted),
+            "consistent": {
+                "tried": len(self.consistent.lies),
+                "acquitted": len(self.consistent.acquitted),
+            },
             "became": {one.value: n for one, n in Counter(x.became for x in self.lies).items()},
             "words": to_builtins(self.words()),
             "acquittals": to_builtins(self.acquitted),
@@ -189,7 +198,9 @@ class Charge:
                 for name in (WITHHELD, *kind.__struct_fields__):
                     seen = values.get((kind, name), ())
                     for told_in, most in self._places(random, said[kind], places):
-                        yield from _lies(random, slot, name, seen, told_in, most)
+                        yield from _lies(
+                            random, told_in, slot=slot, name=name, values=seen, most=most
+                        )
 
     def became(self, lie: Lie) -> tuple[Became, tuple[str, ...]]:
         """What a lie makes of the violation, and the clauses that contradict it."""
@@ -355,7 +366,7 @@ def _judged(
         if of == clause and not isinstance(finding, Exercised):
             findings.append(finding)
 
-    judgement = judge(events, rules, truth.promises.clauses, end, truth.plane, found)
+    judgement = judge(events, rules, truth.promises.clauses, end, truth.plane, found=found)
     return findings, judgement.verdicts[clause]
 
 
@@ -381,7 +392,13 @@ def _accused(truth: Truth, broken: Violated, at: Mapping[Cause, int]) -> Sequenc
 
 
 def _lies(
-    random: Random, slot: str, name: str, values: Sequence[Any], told_in: Sequence[Event], most: int
+    random: Random,
+    told_in: Sequence[Event],
+    *,
+    slot: str,
+    name: str,
+    values: Sequence[Any],
+    most: int,
 ) -> Iterator[Lie]:
     """Up to so many lies about a field, told in these events together."""
     kind, places = type(told_in[0].body), frozenset(event.ref for event in told_in)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded here
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, final
 
 import typer
 
@@ -63,7 +64,8 @@ def lies(
     loaded = load_plugins()
     jobs = jobs or jobs_for("simulated")
     if acquit:
-        found = _acquittals(loaded, run or (), system, only or (), places, seed, jobs)
+        attempt = _Attempt(loaded, seed=seed, places=places, jobs=jobs)
+        found = attempt.in_runs(run) if run else attempt.of_defects(system, only or ())
         if json:
             print_json(found.as_json())
         else:
@@ -84,62 +86,75 @@ def lies(
         _show(results)
 
 
-def _acquittals(
-    loaded: Plugins,
-    runs: Sequence[Path],
-    system: str,
-    only: Sequence[str],
-    places: int,
-    seed: int,
-    jobs: int,
-) -> Acquittals:
-    """Tries the lies of the accused in recorded runs, or in one run of each defect of a system."""
+@final
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Tries the lies of the accused, a run at a time in each job."""
 
-    def in_run(run: Path) -> Sequence[Tried]:
+    loaded: Plugins
+    seed: int
+    places: int
+    jobs: int
+
+    def in_runs(self, runs: Sequence[Path]) -> Acquittals:
+        """In recorded runs, against each clause that is violated there."""
+        return Acquittals(_joined(dict(done(self._in_run, runs, self.jobs))))
+
+    def of_defects(self, system: str, only: Sequence[str]) -> Acquittals:
+        """In one run of each defect of a system, against the clauses that it breaks."""
+        report = progress(everywhere=True)
+        with TemporaryDirectory(prefix="fencepost-lies-") as out:
+            searcher = Searcher(
+                system=self.loaded.system(system),
+                runtime="simulated",
+                plugins=self.loaded,
+                out=Path(out),
+                budget=BUDGETS["simulated"],
+                report=report,
+            )
+            defects = searcher.chosen(only)
+            check_spec(RunSpec(searcher.system, runtime="simulated"))
+            lies: dict[int, Sequence[Tried]] = {}
+            lost: dict[int, str] = {}
+            each = done(lambda defect: self._of_defect(searcher, defect), defects, self.jobs)
+            for place, found in each:
+                name = defects[place].name
+                if found is None:
+                    lost[place] = name
+                    report(f"{name}: not found")
+                    continue
+                lies[place] = found
+                report(f"{name}: {len(Acquittals(found).acquitted)} of {len(found)} acquit")
+        return Acquittals(_joined(lies), [lost[place] for place in sorted(lost)])
+
+    def _in_run(self, run: Path) -> Sequence[Tried]:
         folder = RunFolder(run)
-        truth = _read(folder, loaded)
-        planted = "+".join(folder.info().defects)
-        return tried(
-            truth, planted, truth.verdicts.of(Outcome.VIOLATED), random_of(planted), places
-        )
+        truth = _read(folder, self.loaded)
+        violated = truth.verdicts.of(Outcome.VIOLATED)
+        if not violated:
+            raise UsageError(f"{run}: no clause is violated there, so nobody could be acquitted")
+        return self._tried(truth, "+".join(folder.info().defects), violated)
 
-    def of_defect(defect: Defect) -> Sequence[Tried] | None:
+    def _of_defect(self, searcher: Searcher, defect: Defect) -> Sequence[Tried] | None:
+        """None if no run shows it."""
         search = searcher.search(defect)
         if search.run is None:
             return None
-        truth = _read(search.run, loaded)
+        truth = _read(search.run, self.loaded)
         shutil.rmtree(search.run.path)
-        broken = [clause for clause in defect.breaks if clause in search.reported_by]
-        return tried(truth, defect.name, broken, random_of(defect.name), places)
-
-    def random_of(defect: str) -> Random:
-        # A stream for each, so that the order in which they are tried changes nothing.
-        return Random(f"{seed}/acquit/{defect}")
-
-    report = progress(everywhere=True)
-    with TemporaryDirectory(prefix="fencepost-lies-") as out:
-        if runs:
-            each = dict(done(in_run, runs, jobs))
-            return Acquittals([one for place in sorted(each) for one in each[place]])
-        searcher = Searcher(
-            system=loaded.system(system),
-            runtime="simulated",
-            plugins=loaded,
-            out=Path(out),
-            budget=BUDGETS["simulated"],
-            report=report,
+        # By its own clauses: others may be violated by what follows from it.
+        return self._tried(
+            truth, defect.name, [c for c in defect.breaks if c in search.reported_by]
         )
-        defects = searcher.chosen(only)
-        check_spec(RunSpec(searcher.system, runtime="simulated"))
-        lies: dict[int, Sequence[Tried] | None] = {}
-        for place, found in done(of_defect, defects, jobs):
-            lies[place] = found
-            acquitted = len(Acquittals(found or ()).acquitted)
-            report(f"{defects[place].name}: {acquitted} of {len(found or ())} acquit")
-    return Acquittals(
-        [one for place in sorted(lies) for one in lies[place] or ()],
-        [defects[place].name for place in sorted(lies) if lies[place] is None],
-    )
+
+    def _tried(self, truth: Truth, defect: str, clauses: Sequence[str]) -> Sequence[Tried]:
+        # A stream for each, so that the order in which they are tried changes nothing.
+        random = Random(f"{self.seed}/acquit/{defect}")
+        return tried(truth, defect, clauses, random, self.places)
+
+
+def _joined(each: Mapping[int, Sequence[Tried]]) -> Sequence[Tried]:
+    return [one for place in sorted(each) for one in each[place]]
 
 
 def _made(loaded: Plugins, system: str, seed: int, out: Path) -> Truth:
