@@ -155,7 +155,7 @@ class Acquittals:
             },
             "became": {one.value: n for one, n in Counter(x.became for x in self.lies).items()},
             "words": to_builtins(self.words()),
-            "acquittals": to_builtins(self.acquitted),
+            "lies": to_builtins(self.lies),
             "not_found": list(self.not_found),
         }
 
