@@ -19,6 +19,7 @@ from fencepost import (
     Findings,
     Key,
     NodeStarted,
+    ProcessSpawned,
     Rule,
     RunEnd,
     Scope,
@@ -202,7 +203,8 @@ class FencedBrokerServesNoClient(Rule[Serving]):
 
 @final
 class StartingBrokerServesNoClient(Rule[Serving]):
-    """REG-05. From the start of a process until it is active for the first time."""
+    """REG-05. From the start of a process until it is active for the first time. That it started is
+    the word of the harness, too: a broker that kept silent about its start was judged by nobody."""
 
     clause = "REG-05"
     keys = staticmethod(by_slot_serving)
@@ -211,10 +213,12 @@ class StartingBrokerServesNoClient(Rule[Serving]):
         # A process that was not seen to start may have been active before.
         return Serving(was_active=True)
 
-    @on(NodeStarted)
-    def _started(self, state: Serving, event: Event, body: NodeStarted) -> Findings:
+    @on(ProcessSpawned, NodeStarted)
+    def _started(
+        self, state: Serving, event: Event, body: ProcessSpawned | NodeStarted
+    ) -> Findings:
         if body.role == "broker":
-            state.begin(event.process)
+            state.begin(body.started if isinstance(body, ProcessSpawned) else event.process)
             state.started_ns, state.lost = event.at_ns, event.ref
         return NOTHING
 

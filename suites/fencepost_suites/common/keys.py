@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost import HARMS_FLUSHED, Event, FaultInjected, Key, ProcessExited, slot_of
+from fencepost import (
+    HARMS_FLUSHED,
+    Event,
+    FaultInjected,
+    Key,
+    ProcessExited,
+    ProcessSpawned,
+    slot_of,
+)
 from fencepost_kafka import HeartbeatAnswered, LogAppended, ProbeCompleted
 
 Keys = tuple[tuple[str | int, ...], ...]
@@ -67,8 +75,11 @@ def by_life(event: Event) -> Keys:
 
 
 def by_slot_serving(event: Event) -> Keys:
-    """The slot of a node, or the slot that a probe was sent to; without what followers store."""
+    """The slot of a node, the slot that a probe was sent to, or in which the harness started a
+    process; without what followers store."""
     body: Any = event.body
+    if type(body) is ProcessSpawned:
+        return ((body.slot,),)
     if type(body) is LogAppended:
         return ((slot_of(event.process),),) if body.as_leader else NONE
     if type(body) is ProbeCompleted:

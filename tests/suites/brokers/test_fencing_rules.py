@@ -22,7 +22,7 @@ from tests.suites.brokers.fencing_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, NodeStarted, Stalled
+from fencepost import Evidence, NodeStarted, ProcessSpawned, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -146,6 +146,16 @@ def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
     change(h, "INITIAL", "FENCED")
     store(h)
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.SELF
+
+
+def test_a_broker_that_is_silent_about_its_start_breaks_reg_05_all_the_same() -> None:
+    h = HistoryBuilder()
+    spawned = ProcessSpawned(started=BROKER, slot="broker-1", role="broker", node_id=1, pid=1)
+    h.add("harness", spawned)
+    store(h)
+    probe(h, "answered", sent_ms=1, api="Metadata")
+    found = [one.evidence for one in verdict(h, "REG-05").violations]
+    assert found == [Evidence.SELF, Evidence.CLIENT]
 
 
 @pytest.mark.parametrize("outcome", ["refused", "closed"])
