@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import final
 
@@ -89,6 +89,10 @@ class _Healing:
     """The slots in which a node has run, without duplicates."""
     removed: set[str] = field(default_factory=set)
     """The slots of brokers that an administrator removes for good, by the harness's word."""
+    fallen: dict[str, int] = field(default_factory=dict)
+    """The slots of brokers whose process ended by itself -> when one was started there again, or
+    -1. That excuses their own places, for the bound after the start, and nothing else: a broker
+    that crashed each 15 s excused for ten minutes that another one stayed fenced."""
     quiet_ns: int | None = None
     """Since when no fault has acted, and every node has run; None: that is not so."""
     healed: Cause | None = None
@@ -103,17 +107,32 @@ class _Healing:
     over: bool = False
 
     def quiet(self) -> bool:
-        """Whether no fault acts and every node runs, once, but those that were removed for good."""
+        """Whether no fault acts and every node runs, once, but those that were removed for good or
+        ended by themselves."""
         # A slot that was removed for good and runs again counts like any other. A duplicate that
         # runs makes the two sets differ, so the cluster is not quiet.
         running = set(self.around.living)
-        return not self.around.faults.now and self.known - (self.removed - running) == running
+        absent = {*self.removed, *self.fallen} - running
+        return not self.around.faults.now and self.known - absent == running
 
     def gone(self) -> frozenset[int]:
         """The brokers that were removed for good, and run no more."""
-        if not self.removed:
+        return self._of(self.removed - self.around.living.keys())
+
+    def away(self, at_ns: int) -> frozenset[int]:
+        """The brokers that have no place to be awaited in: they were removed for good, or ended by
+        themselves and have not had the bound since their start."""
+        bound_ns = self.bounds.recovered_ms * MS if self.bounds else 0
+        fallen = {
+            slot
+            for slot, began_ns in self.fallen.items()
+            if slot not in self.around.living or at_ns - began_ns <= bound_ns
+        }
+        return self.gone() | self._of(fallen)
+
+    def _of(self, slots: Set[str]) -> frozenset[int]:
+        if not slots:
             return frozenset()
-        slots = self.removed - self.around.living.keys()
         return frozenset(n for slot, n in self.around.brokers.items() if slot in slots)
 
     def stored(self, body: PartitionCommitted, ref: Cause) -> None:
@@ -146,20 +165,19 @@ class _Healing:
                 )
         return None
 
-    def lacks(self) -> _Lack:
-        """The first thing that the cluster lacks."""
-        return next(self.lacking(), _Lack())
+    def lacks(self, gone: Set[int]) -> _Lack:
+        """The first thing that the cluster lacks, but for the places of some brokers."""
+        return next(self.lacking(gone), _Lack())
 
-    def lacking(self) -> Iterator[_Lack]:
-        """All that the cluster lacks, but for the places of brokers that were removed for good."""
-        gone = self.gone()
+    def lacking(self, gone: Set[int]) -> Iterator[_Lack]:
+        """All that the cluster lacks, but for the places of some brokers."""
         fenced = (b for b, one in self.brokers.newest.items() if one.fenced)
         for broker in fenced:
             # A fenced broker without a process is as it should be.
-            if self.around.slots(broker):
+            if self.around.slots(broker) and broker not in gone:
                 yield self._fenced(broker)
         for place, one in self.partitions.newest.items():
-            # Only brokers that were removed for good have its messages: nobody can lead it.
+            # Only such brokers have its messages: nobody can lead it.
             if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
                 continue
             # A partition that moves needs a leader all the same, so this comes before the question
@@ -176,12 +194,12 @@ class _Healing:
                 brokers = tuple(map(broker_of, outside))
                 yield _Lack(words, (), _places(one), "short", partition_of(one), outside=brokers)
 
-    def all_lacking(self) -> Facts:
+    def all_lacking(self, gone: Set[int]) -> Facts:
         """The live brokers that are fenced, the partitions without a live leader, those whose ISR
         lacks a replica, and the brokers of these replicas."""
         found: dict[str, list[Scope]] = {"fenced": [], "leaderless": [], "short": []}
         outside: dict[Scope, None] = {}
-        for one in self.lacking():
+        for one in self.lacking(gone):
             found[one.what].append(one.of)
             outside.update(dict.fromkeys(one.outside))
         return {**{name: tuple(some) for name, some in found.items()}, "outside": tuple(outside)}
@@ -221,9 +239,10 @@ class RecoversInTime(Rule[_Healing]):
     """AVAIL-recovered. Judged by committed metadata: every live broker is unfenced, and every
     partition has a live leader and all its replicas in the ISR, at some time between the last
     healing and the end of the bound. The bound counts anew from each fault and each end or start of
-    a node. A broker that an administrator removed for good is awaited no more, and its places are
-    excused. Exercised if something was lacking after a fault. If the harness reports that the
-    cluster has not recovered, that breaks the promise as well."""
+    a node, but not from a broker that ends by itself: that excuses its own places, until the bound
+    after its next start. A broker that an administrator removed for good is awaited no more, and
+    its places are excused. Exercised if something was lacking after a fault. If the harness reports
+    that the cluster has not recovered, that breaks the promise as well."""
 
     clause = "AVAIL-recovered"
     state = _Healing
@@ -282,10 +301,17 @@ class RecoversInTime(Rule[_Healing]):
         if isinstance(body, ProcessSpawned):
             slot = body.slot
             state.removed.discard(slot)
+            if slot in state.fallen:
+                state.fallen[slot] = event.at_ns
+                return
             if slot in around.nodes() and not is_second(slot):
                 state.known.add(slot)
         elif isinstance(body, ProcessExited):
             slot = slot_of(body.ended)
+            if not body.expected and state.quiet_ns is not None and slot not in around.deciding:
+                state.fallen[slot] = -1
+                return
+            state.fallen.pop(slot, None)
         elif isinstance(body, Administered) and body.operation == REMOVE_BROKER:
             state.removed.update(body.targets)
         # The promise begins anew with each healing: the cluster is to be whole after the last one.
@@ -305,7 +331,7 @@ class RecoversInTime(Rule[_Healing]):
         # Before any fault, and after the cluster was found whole, nothing is awaited.
         if state.healed is None and not state.around.faults.now:
             return NOTHING
-        if state.lacks().words:
+        if state.lacks(state.gone()).words:
             state.broken = True
             return NOTHING
         if state.quiet_ns is None:
@@ -330,7 +356,8 @@ class RecoversInTime(Rule[_Healing]):
         if state.healed is None or state.quiet_ns is None or state.bounds is None:
             return
         bound_ns, took_ns = state.bounds.recovered_ms * MS, at_ns - state.quiet_ns
-        lack = state.lacks() if took_ns > bound_ns else _Lack()
+        away = state.away(at_ns)
+        lack = state.lacks(away) if took_ns > bound_ns else _Lack()
         if not lack.words:
             return
         broken = violated(
@@ -340,7 +367,7 @@ class RecoversInTime(Rule[_Healing]):
             lack.because,
             after_ns=took_ns,
             lack=lack.words,
-            **{**lack.facts, **state.all_lacking()},
+            **{**lack.facts, **state.all_lacking(away)},
         )
         self._suspect(state, broken, state.quiet_ns, at_ns, bound_ns)
 
@@ -349,7 +376,8 @@ class RecoversInTime(Rule[_Healing]):
             return  # committed metadata has shown it
         if state.bounds is None:
             return  # a system of which no bounds are stated has no brokers that this is about
-        lack = state.lacks()
+        away = state.away(event.at_ns)
+        lack = state.lacks(away)
         missing = [*body.missing, lack.words] if lack.because else body.missing
         broken = violated(
             event.ref,
@@ -358,7 +386,7 @@ class RecoversInTime(Rule[_Healing]):
             lack.because if state.healed is None else (state.healed, *lack.because),
             bound_ms=body.bound_ms,
             missing="; ".join(missing),
-            **{**lack.facts, **state.all_lacking()},
+            **{**lack.facts, **state.all_lacking(away)},
         )
         bound_ns = body.bound_ms * MS
         self._suspect(state, broken, event.at_ns - bound_ns, event.at_ns, bound_ns)

@@ -87,6 +87,10 @@ class Story:
         body = ProcessSpawned(started=started, slot=slot, role=role, node_id=node, pid=1)
         self.h.add(HARNESS, body)
 
+    def number(self, slot: str) -> int:
+        """That of the slot's newest process."""
+        return self._number[slot]
+
     def die(self, slot: str) -> None:
         ended = f"{slot}#{self._number[slot]}"
         self.h.add(HARNESS, ProcessExited(ended=ended, exit_code=-9, signal=9, expected=True))

@@ -15,7 +15,7 @@ from tests.suites.availability.availability_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import ClusterRecovered, NodeStarted, Stalled
+from fencepost import ClusterRecovered, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import Outcome
 from fencepost_kafka import BrokerDeleted, HeartbeatRefused
 
@@ -266,6 +266,50 @@ def test_a_broker_that_was_removed_for_good_is_not_awaited(deleted: bool) -> Non
     if deleted:
         story.h.add(CONTROLLER, BrokerDeleted(offset=story.offset(), broker_id=4))
     assert recovered(healed(LATE_MS, story)).verdict is Outcome.VIOLATED
+
+
+def crash(story: Story, slot: str = "broker-3") -> Story:
+    """A process ends by itself."""
+    process = f"{slot}#{story.number(slot)}"
+    story.h.add(HARNESS, ProcessExited(ended=process, exit_code=1, signal=0, expected=False))
+    return story
+
+
+def fenced_since_a_cut() -> Story:
+    story = Story()
+    cut = ("broker-2 -> controller-1", "controller-1 -> broker-2")
+    story.fault("isolate-1", "broker-2", "controller-1", directions=cut)
+    story.after(9_000).broker(2, fenced=True)
+    story.partition(1, (1, 3))
+    story.heal("isolate-1")
+    return story.after(500)
+
+
+@pytest.mark.parametrize("times", [1, 40])
+def test_a_broker_that_ends_by_itself_excuses_its_own_places_only(times: int) -> None:
+    story = fenced_since_a_cut()
+    for number in range(times):
+        crash(story)
+        story.after(14_000)
+        if number < times - 1:
+            story.spawn("broker-3")
+            story.after(1_000)
+    story.partition(1, (1,))
+    found = recovered(story.after(LATE_MS))
+    assert stated(found, "fenced", "outside") == (("broker 2",), ("broker 2",))
+
+
+def test_a_broker_that_was_started_again_after_its_crash_has_the_whole_time() -> None:
+    story = crash(healed(1_000))
+    story.after(10_000).spawn("broker-3")
+    story.partition(2, (1, 2))
+    assert recovered(story.after(RECOVERED_MS - 100)).verdict is Outcome.NOT_EXERCISED
+    assert stated(recovered(story.after(600)), "outside") == ("broker 3",)
+
+
+def test_a_controller_that_ends_by_itself_begins_the_time_anew() -> None:
+    story = crash(healed(RECOVERED_MS - 500), "controller-2")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_broker_that_was_removed_and_added_again_is_awaited_when_it_is_down() -> None:
