@@ -25,6 +25,7 @@ from fencepost import (
     Reason,
     Rule,
     Scope,
+    Violated,
     on,
     process_scope,
     slot_of,
@@ -44,6 +45,7 @@ from fencepost_kafka import (
     MetadataTruncated,
     PartitionCommitted,
     ReadCompleted,
+    SnapshotLoaded,
     StateReverted,
     VoteAnswered,
     broker_of,
@@ -54,18 +56,31 @@ from fencepost_kafka.judging.owed import STARTS
 from fencepost_suites.common.keys import Keys, by_writer
 
 
+class _Won(Struct, frozen=True):
+    """An election."""
+
+    process: str
+    ref: Cause
+    log_end: int
+    harmed: bool
+    """Whether any disk of a voter had lost what was committed."""
+
+
 @dataclass(slots=True)
 class _Quorum:
     """The votes, elections and committed records of a run."""
 
     ids: dict[str, int] = field(default_factory=dict)
-    leaders: dict[int, tuple[str, Cause]] = field(default_factory=dict)
+    leaders: dict[int, _Won] = field(default_factory=dict)
+    """epoch -> its first winner."""
+    newest: int = -1
+    """The newest epoch that any event has named."""
     votes: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """(voter's slot, epoch) -> the candidate it voted for."""
     records: dict[int, tuple[int, str, str, int]] = field(default_factory=dict)
     """offset -> epoch, digest, and the process and number of the event that committed it first."""
     highest: dict[int, int] = field(default_factory=dict)
-    """epoch -> the highest committed offset of its records."""
+    """epoch -> the highest offset that was committed in it, or before."""
     supporters: dict[tuple[int, int], set[str]] = field(default_factory=dict)
     """(epoch, candidate) -> the slots of its voters."""
     forgotten: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -75,6 +90,16 @@ class _Quorum:
     lost: dict[str, tuple[int, str]] = field(default_factory=dict)
     """slot -> the highest offset that was committed when its disk was harmed, and the fault; until
     it has that much again, by its own word."""
+
+    def committed_in(self, epoch: int) -> int:
+        """An epoch before whose end a record of this epoch was committed, which is told now.
+
+        A leader may commit records of earlier epochs, and the next one need not have had them
+        before. So the epoch of the record alone does not tell. But no leader commits anything
+        before it is voted for, and if one of `newest` had committed a record of an earlier epoch,
+        that was in its own log when it was elected. So every later winner has the record, and the
+        one of `newest`, too: it counts as one of the epoch before."""
+        return max(epoch, self.newest - 1)
 
     def harm(self, body: FaultInjected) -> None:
         """A fault empties or damages disks."""
@@ -175,9 +200,11 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         if state.lost:
             state.found(slot_of(event.process), body.offset)
         if known is None:
+            state.newest = max(state.newest, body.epoch)
+            epoch = state.committed_in(body.epoch)
             state.records[body.offset] = (body.epoch, body.digest, event.process, event.node_seq)
-            state.highest[body.epoch] = max(body.offset, state.highest.get(body.epoch, -1))
-            return NOTHING
+            state.highest[epoch] = max(body.offset, state.highest.get(epoch, -1))
+            return self._told_late(state, event, body.offset, epoch)
         epoch, digest, process, seq = known
         if (epoch, digest) == (body.epoch, body.digest):
             return NOTHING
@@ -198,52 +225,66 @@ class OneControllerAnEpoch(Rule[_Quorum]):
     def _elected(self, state: _Quorum, event: Event, body: ControllerElected) -> Findings:
         found: list[Finding] = []
         known = state.leaders.get(body.epoch)
-        if known is not None and known[0] != event.process:
+        if known is not None and known.process != event.process:
             broken = violated(
                 event.ref,
                 Evidence.PEER,
                 "{process} and {other} were both elected in epoch {epoch}",
-                (known[1],),
+                (known.ref,),
                 process=process_scope(event.process),
-                other=process_scope(known[0]),
+                other=process_scope(known.process),
                 epoch=body.epoch,
                 term=Scope("term", str(body.epoch)),
             )
-            fault = state.replaced(body.epoch, event.process, known[0])
+            fault = state.replaced(body.epoch, event.process, known.process)
             taken = Reason.of("by votes that {fault} had taken", fault=fault)
             found.append(Excused.of(broken, taken, ", ") if fault else broken)
         # An election that is reported behind a later one. Its winner need not have what later
-        # leaders committed.
+        # leaders committed, unless voters had forgotten their epochs with their disks.
         late = any(epoch > body.epoch for epoch in state.leaders)
-        before = [offset for epoch, offset in state.highest.items() if late or epoch < body.epoch]
-        if before:
-            top = max(before)
-            _, _, process, seq = state.records[top]
-            if top >= body.log_end:
-                broken = violated(
-                    event.ref,
-                    Evidence.PEER,
-                    "{process} won epoch {epoch} with a log that ends at {log_end}, though "
-                    "{other} had committed offset {committed}",
-                    (Cause(process, seq),),
-                    process=process_scope(event.process),
-                    epoch=body.epoch,
-                    log_end=body.log_end,
-                    other=process_scope(process),
-                    committed=top,
-                    term=Scope("term", str(body.epoch)),
-                )
-                fault = state.forfeited(body.epoch, event.process, top)
-                if fault:
-                    taken = Reason.of("{fault} had taken it from voters", fault=fault)
-                    found.append(Excused.of(broken, taken))
-                elif not late:
-                    # A candidate that wins late, when later leaders exist, need not have theirs.
-                    found.append(broken)
-            elif state.leaders and not late:
-                found.append(Exercised(event.ref, Evidence.PEER))
-        state.leaders.setdefault(body.epoch, (event.process, event.ref))
+        due = max((top for epoch, top in state.highest.items() if epoch < body.epoch), default=-1)
+        top = max(state.highest.values(), default=-1) if late else due
+        won = _Won(event.process, event.ref, body.log_end, bool(state.lost))
+        fault = state.forfeited(body.epoch, event.process, top) if top >= body.log_end else ""
+        if fault:
+            taken = Reason.of("{fault} had taken it from voters", fault=fault)
+            broken = self._lacks(state, event.ref, body.epoch, won, top)
+            found.append(Excused.of(broken, taken))
+        elif due >= body.log_end:
+            found.append(self._lacks(state, event.ref, body.epoch, won, due))
+        elif due >= 0 and state.leaders and not late:
+            found.append(Exercised(event.ref, Evidence.PEER))
+        state.newest = max(state.newest, body.epoch)
+        state.leaders.setdefault(body.epoch, won)
         return found
+
+    def _told_late(self, state: _Quorum, event: Event, offset: int, committed: int) -> Findings:
+        """A record is told to be committed once a leader is elected that should have it."""
+        found: list[Finding] = []
+        for epoch, won in state.leaders.items():
+            # The disks of voters may have lost it, and nobody knew by then that it was there.
+            if epoch > committed and offset >= won.log_end and not won.harmed:
+                found.append(self._lacks(state, event.ref, epoch, won, offset))
+        return found
+
+    @staticmethod
+    def _lacks(state: _Quorum, at: Cause, epoch: int, won: _Won, offset: int) -> Violated:
+        """The winner of an epoch lacks a record that was committed before."""
+        _, _, process, seq = state.records[offset]
+        told = Cause(process, seq)
+        return violated(
+            at,
+            Evidence.PEER,
+            "{process} won epoch {epoch} with a log that ends at {log_end}, though "
+            "{other} had committed offset {committed}",
+            (won.ref if at == told else told,),
+            process=process_scope(won.process),
+            epoch=epoch,
+            log_end=won.log_end,
+            other=process_scope(process),
+            committed=offset,
+            term=Scope("term", str(epoch)),
+        )
 
     def _voted(self, state: _Quorum, event: Event, body: VoteAnswered) -> Findings:
         if body.granted:
@@ -255,6 +296,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
     def _vote(self, state: _Quorum, event: Event, epoch: int, candidate: int) -> Findings:
         # By the slot: a restarted controller is bound by the vote that its former process stored.
         voter = slot_of(event.process)
+        state.newest = max(state.newest, epoch)
         state.supporters.setdefault((epoch, candidate), set()).add(voter)
         known = state.votes.setdefault((voter, epoch), (candidate, event.ref))
         # Forgotten once: the vote that it gives next is stored again, and binds it.
@@ -306,9 +348,18 @@ class MetadataLost:
 
 @dataclass(slots=True)
 class _Stored:
-    """All ISRs of one partition that were ever committed, with the newest epoch of each."""
+    """All ISRs of one partition that were ever committed, with the newest epoch of each; or, for
+    the whole run, what each node has told as committed."""
 
     isrs: dict[frozenset[int], int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    """process -> the newest offset that it has told as committed."""
+
+    def visible(self, process: str, body: ChangeAnswered) -> bool:
+        """Whether the record of a change is committed as its controller answers, by the high
+        watermark that it names, and by the records that it told before, if any node tells these."""
+        told = self.told.get(process, -1) if self.told else body.offset
+        return body.offset < body.high_watermark and body.offset <= told  # the first is exclusive
 
 
 def _by_partition_of_change(event: Event) -> Keys:
@@ -320,22 +371,28 @@ def _by_partition_of_change(event: Event) -> Keys:
 
 @final
 class VisibleOnceCommitted(Rule[_Stored]):
-    """QC-08. The controller's own evidence is its high watermark at the answer. The leader's is
-    that it was granted an ISR which some node has committed by then."""
+    """QC-08. The controller's own evidence is its high watermark at the answer, and that it had
+    told the record as committed by then. The leader's is that it was granted an ISR which some node
+    has committed by then."""
 
     clause = "QC-08"
     keys = staticmethod(_by_partition_of_change)
     state = _Stored
 
-    @on(ChangeAnswered, IsrChangeAnswered, PartitionCommitted)
+    @on(ChangeAnswered, IsrChangeAnswered, PartitionCommitted, MetadataCommitted, SnapshotLoaded)
     def step(self, state: _Stored, event: Event, body: Struct) -> Findings:
         match body:
+            case MetadataCommitted():
+                told = max(body.offset, state.told.get(event.process, -1))
+                state.told[event.process] = told
+            case SnapshotLoaded():
+                told = max(body.offset - 1, state.told.get(event.process, -1))
+                state.told[event.process] = told
             case PartitionCommitted():
                 isr = frozenset(body.isr)
                 state.isrs[isr] = max(body.leader_epoch, state.isrs.get(isr, -1))
             case ChangeAnswered() if body.error == "NONE" and body.offset >= 0:
-                # The high watermark is exclusive.
-                if body.offset < body.high_watermark:
+                if state.visible(event.process, body):
                     return (Exercised(event.ref, Evidence.SELF),)
                 broken = violated(
                     event.ref,
@@ -434,6 +491,8 @@ class _Changes:
     by: Cause | None = None
     what: Facts = field(default_factory=dict)
     epoch: int = -1
+    won: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """epoch -> where the log of its winner ended, and the election."""
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> the newest controller's epoch when its creation was acknowledged."""
 
@@ -441,7 +500,8 @@ class _Changes:
 @final
 class ChangesSurviveFailover(Rule[_Changes]):
     """QC-28. A new controller's log must include every acknowledged change and every committed
-    registration. A client must find its topic after the failover."""
+    registration, whenever the acknowledgement is told: it names its epoch. A client must find its
+    topic after the failover."""
 
     clause = "QC-28"
     state = _Changes
@@ -452,6 +512,7 @@ class ChangesSurviveFailover(Rule[_Changes]):
             case ChangeAnswered() if body.error == "NONE":
                 what = f"an acknowledged {body.api}"
                 self._acknowledge(state, event, body.offset, what=what, api=body.api)
+                return self._told_late(state, event, body)
             case BrokerCommitted():
                 what = f"the registration of broker {body.broker_id}"
                 broker = broker_of(body.broker_id)
@@ -472,8 +533,32 @@ class ChangesSurviveFailover(Rule[_Changes]):
             state.offset, state.by, state.what = offset, event.ref, what
 
     @staticmethod
+    def _told_late(state: _Changes, event: Event, body: ChangeAnswered) -> Findings:
+        """A controller acknowledges a change once its successor is elected. It had committed the
+        change in its own term, so each successor has it."""
+        for epoch, (log_end, ref) in state.won.items():
+            if epoch > body.controller_epoch >= 0 and body.offset >= log_end:
+                broken = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "{process} acknowledged a {api} at offset {offset} in epoch {other_epoch}, and "
+                    "{other} had taken over in epoch {epoch} with a log that ends at {log_end}",
+                    (ref,),
+                    process=process_scope(event.process),
+                    api=body.api,
+                    offset=body.offset,
+                    other_epoch=body.controller_epoch,
+                    other=process_scope(ref.process),
+                    epoch=epoch,
+                    log_end=log_end,
+                )
+                return (broken,)
+        return NOTHING
+
+    @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Findings:
         state.epoch = body.epoch
+        state.won[body.epoch] = body.log_end, event.ref
         if state.by is None:
             return NOTHING
         if body.log_end > state.offset:

@@ -151,7 +151,7 @@ def test_a_deposed_controller_exercises_qc_09_once_by_records_that_it_drops(
 # ------------------------------------------------------------------------------------------ QC-28
 
 
-def acknowledge(h: HistoryBuilder, offset: int) -> None:
+def acknowledge(h: HistoryBuilder, offset: int, epoch: int = 1) -> None:
     h.add(
         ONE,
         ChangeAnswered(
@@ -160,7 +160,7 @@ def acknowledge(h: HistoryBuilder, offset: int) -> None:
             error="NONE",
             offset=offset,
             high_watermark=offset + 1,
-            controller_epoch=1,
+            controller_epoch=epoch,
         ),
     )
 
@@ -176,7 +176,7 @@ def test_an_election_that_is_reported_twice_exercises_qc_28_once() -> None:
 def test_a_late_winner_of_an_old_epoch_loses_no_change() -> None:
     h = HistoryBuilder()
     elect(h, TWO, 2, 0)
-    acknowledge(h, 9)
+    acknowledge(h, 9, epoch=2)
     elect(h, THREE, 1, 5)
     assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
 

@@ -127,10 +127,55 @@ def test_a_winner_with_every_committed_record_keeps_qc_07() -> None:
 def test_a_late_winner_of_an_old_epoch_need_not_have_later_records() -> None:
     """Its votes arrived late: a newer leader exists, so it can commit nothing."""
     h = HistoryBuilder()
-    elect(h, ONE, 5, 0)
+    elect(h, ONE, 5, 8)
     commit(h, ONE, 7, 3)
     elect(h, THREE, 4, 2)
     assert verdict(h, "QC-07").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_late_winner_has_what_was_committed_before_its_own_epoch() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    commit(h, ONE, 7, 1)
+    elect(h, THREE, 3, 8)
+    elect(h, TWO, 2, 7)
+    assert stated(verdict(h, "QC-07"), "process", "epoch", "committed") == (TWO, 2, 7)
+
+
+@pytest.mark.parametrize(
+    ("log_end", "outcome"), [(7, Outcome.VIOLATED), (8, Outcome.NOT_EXERCISED)]
+)
+def test_what_is_told_after_an_election_was_committed_before_it(
+    log_end: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    elect(h, THREE, 2, log_end)
+    commit(h, TWO, 7, 1)
+    found = verdict(h, "QC-07")
+    assert found.verdict is outcome
+    assert [one.because for one in found.violations] == [
+        (h.events()[1].ref,) for _ in found.violations
+    ]
+
+
+def test_a_record_of_an_old_epoch_may_be_committed_by_a_later_leader() -> None:
+    """The winner of epoch 2 wrote nothing that stayed; that of epoch 3 has the longer log."""
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    elect(h, TWO, 2, 7)
+    elect(h, ONE, 3, 8)
+    commit(h, ONE, 7, 1)
+    assert verdict(h, "QC-07").violated == 0
+
+
+def test_a_later_leader_that_is_voted_for_may_be_the_one_that_commits() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    elect(h, TWO, 2, 7)
+    vote(h, 3, 101)
+    commit(h, THREE, 7, 1)
+    assert verdict(h, "QC-07").violated == 0
 
 
 def test_qc_07_is_undecided_in_a_history_cut_short() -> None:
@@ -319,6 +364,49 @@ def test_a_new_controller_without_an_acknowledged_change_breaks_qc_28() -> None:
     )
     elect(h, TWO, 2, 9)
     assert stated(verdict(h, "QC-28"), "api", "offset") == ("CreateTopics", 9)
+
+
+def acknowledge(h: HistoryBuilder, offset: int, epoch: int) -> None:
+    h.add(
+        ONE,
+        ChangeAnswered(
+            api="CreateTopics",
+            client="broker-1#1",
+            error="NONE",
+            offset=offset,
+            high_watermark=offset + 1,
+            controller_epoch=epoch,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("log_end", "epoch", "outcome"),
+    [
+        pytest.param(9, 1, Outcome.VIOLATED, id="of a former term"),
+        pytest.param(10, 1, Outcome.NOT_EXERCISED, id="which the successor has"),
+        pytest.param(9, 2, Outcome.NOT_EXERCISED, id="of its own term"),
+        pytest.param(9, -1, Outcome.NOT_EXERCISED, id="of a term that it does not name"),
+    ],
+)
+def test_a_change_is_there_though_its_acknowledgement_is_told_after_the_failover(
+    log_end: int, epoch: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    elect(h, TWO, 2, log_end)
+    acknowledge(h, 9, epoch)
+    assert verdict(h, "QC-28").verdict is outcome
+
+
+@pytest.mark.parametrize(("offset", "outcome"), [(9, Outcome.HOLDS), (8, Outcome.VIOLATED)])
+def test_a_controller_answers_only_what_it_has_told_as_committed(
+    offset: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    commit(h, ONE, offset, 1)
+    commit(h, TWO, 9, 1)
+    acknowledge(h, 9, 1)
+    assert verdict(h, "QC-08").verdict is outcome
 
 
 def test_a_lost_registration_breaks_qc_28() -> None:
