@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from typing import final
 
@@ -16,6 +17,8 @@ from fencepost import (
     Evidence,
     Exercised,
     Findings,
+    NodeStarted,
+    ProcessAsked,
     ProcessExited,
     Rule,
     RunEnd,
@@ -29,89 +32,121 @@ from fencepost_kafka import (
     BrokerStopping,
     HeartbeatAnswered,
     HeartbeatRefused,
+    LeaseGranted,
     PartitionCommitted,
     TopicCommitted,
     broker_of,
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
+from fencepost_plugins.stopping import STOP_BOUND_NS
+from fencepost_suites.brokers.exchanges import Exchanges
 from fencepost_suites.common.keys import by_life
 from fencepost_suites.common.words import named
 
 SLACK_NS = 1_000 * MS
 
 
-@dataclass(slots=True)
-class _Wish:
-    """A stopping process: the partitions that it led when it was asked to stop, and whether an
-    answer granted the stop."""
+class _Wish(Struct, frozen=True):
+    """A process that was asked to stop: since when, the time that it set itself, and the partitions
+    that it led then."""
 
     at: Cause
+    at_ns: int
+    limit_ns: int
+    broker: int
     led: tuple[TopicPartition, ...]
 
 
 @dataclass(slots=True)
 class _Stopping:
     partitions: Partitions = field(default_factory=Partitions)
+    exchanges: Exchanges = field(default_factory=Exchanges)
+    brokers: dict[str, int] = field(default_factory=dict)
+    """process -> the id under which it took a lease."""
     wishes: dict[str, _Wish] = field(default_factory=dict)
     allowed: set[str] = field(default_factory=set)
+    """Those that a controller told to end; of those that tell of leases, those that took that."""
     lost: set[str] = field(default_factory=set)
     """Processes that lost their id to another process: none of their leaderships is left to
     move."""
+
+    def wish(self, event: Event, process: str, broker: int, limit_ns: int) -> None:
+        """A process is asked to stop."""
+        led = tuple(self.partitions.led_by(broker))
+        self.wishes[process] = _Wish(event.ref, event.at_ns, limit_ns, broker, led)
 
 
 @final
 class GoesOfflineWhenTold(Rule[_Stopping]):
     """REG-08. The controller's evidence is its answer. Exercised if the broker led partitions when
-    it was asked to stop. A broker that got no answer in time is judged by REG-09."""
+    it was asked to stop. A broker that got no answer in time is judged by REG-09: its word that the
+    time is over counts once that is over. That a process ends is the harness's word, so that one
+    which ends without a word of its own went offline, too. It did if it had a place in the cluster:
+    before it has a lease, or says that it is in INITIAL, it just ends."""
 
     clause = "REG-08"
     state = _Stopping
 
-    @on(
-        BrokerStopping,
-        BrokerStateChanged,
-        HeartbeatAnswered,
-        HeartbeatRefused,
-        PartitionCommitted,
-        TopicCommitted,
-    )
-    def step(self, state: _Stopping, event: Event, body: Struct) -> Findings:
+    @on(HeartbeatAnswered, LeaseGranted, HeartbeatRefused, PartitionCommitted, TopicCommitted)
+    def _known(self, state: _Stopping, event: Event, body: Struct) -> Findings:
         match body:
             case PartitionCommitted():
                 state.partitions.take(body)
             case TopicCommitted():
                 state.partitions.forget(body)
-            case BrokerStopping():
-                led = tuple(state.partitions.led_by(body.broker_id))
-                state.wishes.setdefault(event.process, _Wish(event.ref, led))
             case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
-                state.allowed.add(body.client)
+                state.exchanges.answered(event, body)
+                if body.client not in state.brokers:
+                    state.allowed.add(body.client)
             case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
                 state.lost.add(event.process)
+            case LeaseGranted():
+                state.brokers[event.process] = body.broker_id
+                state.lost.discard(event.process)
+                if body.next_state == "SHUTDOWN" and state.exchanges.granted(event, body).answers:
+                    state.allowed.add(event.process)
+        return NOTHING
+
+    @on(ProcessAsked, BrokerStopping, BrokerStateChanged, ProcessExited)
+    def _ends(self, state: _Stopping, event: Event, body: Struct) -> Findings:
+        match body:
+            # Its own word tells more, whichever of the two is recorded first.
+            case ProcessAsked() if body.asked in state.brokers and body.asked not in state.wishes:
+                state.wish(event, body.asked, state.brokers[body.asked], STOP_BOUND_NS)
+            case BrokerStopping(state="INITIAL"):
+                state.wishes.pop(event.process, None)
+            case BrokerStopping():
+                state.wish(event, event.process, body.broker_id, body.limit_ms * MS)
             case BrokerStateChanged(reason="taken_over"):
                 state.lost.add(event.process)
-            case BrokerStateChanged(new="SHUTDOWN") if body.reason != "shutdown_timeout":
-                return self._gone(state, event, body)
+            case BrokerStateChanged(new="SHUTDOWN"):
+                return self._gone(state, event, event.process, body.reason)
+            # A crash, or a kill, is no end that it chose.
+            case ProcessExited(exit_code=0, signal=0 | signal.SIGTERM | signal.SIGINT):
+                return self._gone(state, event, body.ended)
         return NOTHING
 
     @staticmethod
-    def _gone(state: _Stopping, event: Event, body: BrokerStateChanged) -> Findings:
-        wish = state.wishes.get(event.process)
-        if event.process in state.lost or wish is None:
+    def _gone(state: _Stopping, event: Event, process: str, reason: str = "") -> Findings:
+        wish = state.wishes.pop(process, None)
+        if process in state.lost or wish is None:
             return NOTHING
-        if event.process in state.allowed:
+        waited_ns = event.at_ns - wish.at_ns
+        if reason == "shutdown_timeout" and waited_ns >= wish.limit_ns * 9 // 10:
+            return NOTHING
+        if process in state.allowed:
             return (Exercised(event.ref, Evidence.PEER),) if wish.led else NOTHING
-        still = tuple(state.partitions.led_by(body.broker_id))
+        still = tuple(state.partitions.led_by(wish.broker))
         leading = f", leading {named(still)}," if still else ""
         broken = violated(
             event.ref,
             Evidence.PEER,
             "{process} went offline{leading} before any answer had allowed it",
             (wish.at,),
-            process=process_scope(event.process),
+            process=process_scope(process),
             leading=leading,
-            broker=broker_of(body.broker_id),
+            broker=broker_of(wish.broker),
             places=tuple(partition_at(*one) for one in still),
         )
         return (broken,)
@@ -122,11 +157,18 @@ class _Due:
     """When one process must have ended, once it was asked to."""
 
     process: str = ""
+    broker: bool = False
     asked: Cause | None = None
     asked_ns: int = 0
     limit_ns: int = 0
     by_timeout: bool = False
     suspects: list[Deadline] = field(default_factory=list)
+
+    def ask(self, event: Event, process: str, limit_ns: int) -> None:
+        """The process is asked to stop within this time, or says that it was."""
+        if self.asked is None or event.at_ns + limit_ns < self.asked_ns + self.limit_ns:
+            self.process, self.asked = process, event.ref
+            self.asked_ns, self.limit_ns = event.at_ns, limit_ns
 
     def late(self, at_ns: int, at: Cause) -> bool:
         """Whether the process has run too long after the request; the result is remembered."""
@@ -136,8 +178,7 @@ class _Due:
         broken = violated(
             at,
             Evidence.PEER,
-            "{process} was asked to stop and still runs {since_ns} later; the limit it set itself "
-            "is {bound_ns}",
+            "{process} was asked to stop and still runs {since_ns} later; its limit is {bound_ns}",
             (self.asked,),
             process=process_scope(self.process),
             since_ns=took_ns,
@@ -149,25 +190,30 @@ class _Due:
 
 @final
 class StopsInTime(Rule[_Due]):
-    """REG-09. The harness records the end of the process. A tenth of the limit and a second are
-    allowed."""
+    """REG-09. The harness records the end of the process, and that it asked a broker to stop. The
+    limit is the broker's own word, so that it is not more than any node may take. A tenth of the
+    limit and a second are allowed."""
 
     clause = "REG-09"
     keys = staticmethod(by_life)
     state = _Due
 
-    @on(BrokerStopping, BrokerStateChanged, ProcessExited)
+    @on(NodeStarted, ProcessAsked, BrokerStopping, BrokerStateChanged, ProcessExited)
     def step(self, state: _Due, event: Event, body: Struct) -> Findings:
         match body:
-            case BrokerStopping() if state.asked is None:
-                state.process, state.asked = event.process, event.ref
-                state.asked_ns, state.limit_ns = event.at_ns, body.limit_ms * MS
+            case NodeStarted(role="broker"):
+                state.broker = True
+            case ProcessAsked() if state.broker:
+                state.ask(event, body.asked, STOP_BOUND_NS)
+            case BrokerStopping():
+                state.ask(event, event.process, min(body.limit_ms * MS, STOP_BOUND_NS))
             case BrokerStateChanged():
                 state.by_timeout = body.reason == "shutdown_timeout"
             case ProcessExited() if state.asked is not None:
                 late = state.late(event.at_ns, event.ref)
+                waited = event.at_ns - state.asked_ns >= state.limit_ns * 9 // 10
                 state.asked = None
-                if state.by_timeout and not late:
+                if state.by_timeout and waited and not late:
                     return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 

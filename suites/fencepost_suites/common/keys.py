@@ -13,6 +13,7 @@ from fencepost import (
     Event,
     FaultInjected,
     Key,
+    ProcessAsked,
     ProcessExited,
     ProcessSpawned,
     slot_of,
@@ -69,8 +70,10 @@ def by_writer(event: Event) -> Keys:
 
 
 def by_life(event: Event) -> Keys:
-    """The process that wrote the event, or whose end the harness recorded."""
+    """The process that wrote the event, or that the harness asked to end, or saw the end of."""
     body: Any = event.body
+    if type(body) is ProcessAsked:
+        return ((body.asked,),)
     return ((body.ended if type(body) is ProcessExited else event.process,),)
 
 

@@ -26,14 +26,14 @@ def record(h: HistoryBuilder, offset: int, fenced: bool, process: str = PEER) ->
     )
 
 
-def grant(h: HistoryBuilder, epoch: int = 2) -> None:
+def grant(h: HistoryBuilder, epoch: int = 2, next_state: str = "ACTIVE") -> None:
     ends_ns = h.now_ns + LEASE_MS * MS
     h.add(
         BROKER,
         LeaseGranted(
             broker_id=1,
             broker_epoch=5,
-            next_state="ACTIVE",
+            next_state=next_state,
             lease_start_ms=0,
             lease_end_ms=LEASE_MS,
             ends_at_ns=ends_ns,

@@ -188,6 +188,7 @@ def test_a_broker_that_led_nothing_or_got_no_answer_does_not_exercise_reg_08() -
     assert verdict(h, "REG-08").verdict is Outcome.NOT_EXERCISED
     h = HistoryBuilder()
     asked(h)
+    h.after(6000)
     change(h, "ACTIVE", "SHUTDOWN", "shutdown_timeout")
     assert verdict(h, "REG-08").verdict is Outcome.NOT_EXERCISED
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.suites.brokers.broker_histories import BROKER, NEW, OLD, PEER, record, verdict
-from tests.suites.brokers.life_histories import change, register
+from tests.suites.brokers.broker_histories import BROKER, NEW, OLD, PEER, grant, record, verdict
+from tests.suites.brokers.life_histories import asked, change, register
 
-from fencepost import NodeStarted, process_scope
+from fencepost import NodeStarted, ProcessAsked, ProcessExited, process_scope
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerCommitted, BrokerDeleted, ControllerElected, HeartbeatAnswered
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStopping,
+    ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+)
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 DUPLICATE = "broker-1-duplicate#1"
@@ -169,3 +176,113 @@ def test_a_controller_of_unknown_id_may_be_the_one_that_is_named() -> None:
     h.add(OLD, ControllerElected(epoch=1, log_end=0, last_epoch=0))
     names(h, NEW, 101)
     assert verdict(h, "QC-22").verdict is HOLDS
+
+
+# ------------------------------------------------------------------------------- REG-08 and REG-09
+
+
+def exits(h: HistoryBuilder, code: int = 0, signal: int = 0) -> None:
+    h.add(
+        "harness", ProcessExited(ended=BROKER, exit_code=code, signal=signal, expected=signal != 0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "outcome"),
+    [
+        pytest.param(0, 0, VIOLATED, id="in order"),
+        pytest.param(0, 15, VIOLATED, id="by the signal that asked it"),
+        pytest.param(0, 9, NOT_EXERCISED, id="killed"),
+        pytest.param(1, 0, NOT_EXERCISED, id="crashed"),
+    ],
+)
+def test_a_broker_that_ends_without_a_word_goes_offline(
+    code: int, signal: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    asked(h)
+    exits(h, code, signal)
+    assert verdict(h, "REG-08").verdict is outcome
+
+
+@pytest.mark.parametrize(("has_lease", "outcome"), [(True, VIOLATED), (False, NOT_EXERCISED)])
+def test_a_broker_that_never_says_that_it_stops_was_asked_by_the_harness(
+    has_lease: bool, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    if has_lease:
+        grant(h)
+    h.add("harness", ProcessAsked(asked=BROKER, signal="SIGTERM"))
+    exits(h)
+    assert verdict(h, "REG-08").verdict is outcome
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(5_399, VIOLATED), (5_400, NOT_EXERCISED)])
+def test_the_time_to_stop_is_over_when_it_is(after_ms: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    asked(h)
+    grant(h)
+    h.after(after_ms - 3)
+    h.add("harness", ProcessAsked(asked=BROKER, signal="SIGTERM"))
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_timeout")
+    assert verdict(h, "REG-08").verdict is outcome
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(5_399, NOT_EXERCISED), (5_400, HOLDS)])
+def test_a_broker_that_ends_before_its_time_is_over_exercises_nothing(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    asked(h)
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_timeout")
+    h.after(after_ms - 2)
+    exits(h)
+    assert verdict(h, "REG-09").verdict is outcome
+
+
+def test_a_broker_that_got_its_id_back_has_leaderships_to_move() -> None:
+    h = HistoryBuilder()
+    error = "DUPLICATE_BROKER_REGISTRATION"
+    h.add(BROKER, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=error, controller=101))
+    grant(h)
+    asked(h)
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_requested")
+    assert verdict(h, "REG-08").verdict is VIOLATED
+
+
+@pytest.mark.parametrize("next_state", ["SHUTDOWN", "ACTIVE"])
+def test_an_answer_that_names_nobody_allows_the_broker_that_took_it(next_state: str) -> None:
+    h = HistoryBuilder()
+    asked(h)
+    h.add(NEW, answer(client="", next_state=next_state))
+    grant(h, next_state="SHUTDOWN")
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
+    outcome = HOLDS if next_state == "SHUTDOWN" else VIOLATED
+    assert verdict(h, "REG-08").verdict is outcome
+
+
+def test_an_answer_that_the_broker_did_not_take_allows_nothing() -> None:
+    h = HistoryBuilder()
+    grant(h)
+    asked(h)
+    h.add(NEW, answer(next_state="SHUTDOWN"))
+    change(h, "ACTIVE", "SHUTDOWN", "shutdown_granted")
+    assert verdict(h, "REG-08").verdict is VIOLATED
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(23_000, NOT_EXERCISED), (23_001, VIOLATED)])
+@pytest.mark.parametrize("says", [False, True])
+def test_no_broker_sets_itself_more_time_than_any_node_may_take(
+    says: bool, after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    begins(h, BROKER, "x")
+    h.add("harness", ProcessAsked(asked=BROKER, signal="SIGTERM"))
+    if says:
+        h.add(
+            BROKER,
+            BrokerStopping(broker_id=1, state="ACTIVE", global_state="Stopping", limit_ms=10**9),
+        )
+    h.after(after_ms - 1 - says)
+    exits(h, signal=9)
+    assert verdict(h, "REG-09").verdict is outcome
