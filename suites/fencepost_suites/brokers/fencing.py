@@ -51,12 +51,15 @@ FETCH_WAIT_NS = 1_000 * MS
 """How long before its answer a fetch may have arrived; a produce is stored at once."""
 SLACK_NS = 100 * MS
 """How long past the end of its lease a broker may take to notice, before its answers count."""
+FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
+"""The requests that a broker answers for its clients. A controller in the same process answers
+others, whatever the broker's state is."""
 _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
 @dataclass(slots=True)
 class Serving:
-    """The newest process of one slot: whether it may serve clients, and if not, since when."""
+    """One process of a slot: whether it may serve clients, and if not, since when."""
 
     process: str = ""
     started_ns: int = 0
@@ -69,7 +72,6 @@ class Serving:
     lost: Cause | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """client -> when this process last refused it for being fenced."""
-    suspects: list[Deadline] = field(default_factory=list)
 
     def begin(self, process: str) -> None:
         """The slot's next process starts."""
@@ -84,7 +86,8 @@ class Serving:
         # Only from ACTIVE: a starting broker becomes FENCED as well, and has lost nothing by that.
         if body.old == "ACTIVE" and body.new == "FENCED":
             self.lost_ns, self.lost = event.at_ns, event.ref
-        elif body.new != "FENCED":
+        # And only as ACTIVE it may serve again: one that shuts down while it is fenced stays so.
+        elif body.new == "ACTIVE":
             self.lost = None
         self.active = body.new == "ACTIVE"
         self.was_active = self.was_active or self.active
@@ -106,51 +109,68 @@ class Serving:
         )
 
 
+@dataclass(slots=True)
+class _Slot:
+    """The processes of a slot. A former one may still run when the next one has begun, as one that
+    was paused does: it is held to what it knew."""
+
+    processes: dict[str, Serving] = field(default_factory=dict)
+    newest: Serving = field(default_factory=Serving)
+    """The one that answers whoever asks the slot."""
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def of(self, process: str) -> Serving:
+        """What is known of a process."""
+        known = self.processes.get(process)
+        if known is None:
+            known = self.processes[process] = self.newest = Serving(process)
+        return known
+
+
 @final
-class FencedBrokerServesNoClient(Rule[Serving]):
+class FencedBrokerServesNoClient(Rule[_Slot]):
     """QC-17. A produce counts as new when it is stored. A fetch counts as new if it is answered
     later after the fence than the longest wait of a fetch. A probe records when it was sent. For a
     broker that does not notice the end of its lease, that end counts as the fence."""
 
     clause = "QC-17"
     keys = staticmethod(by_slot_serving)
-    state = Serving
+    state = _Slot
 
     @on(RequestRefused)
-    def _refused(self, state: Serving, event: Event, body: RequestRefused) -> Findings:
-        if state.refuses(event, body) and state.lost is not None:
+    def _refused(self, state: _Slot, event: Event, body: RequestRefused) -> Findings:
+        known = state.of(event.process)
+        if known.refuses(event, body) and known.lost is not None:
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
     @on(NodeStarted, BrokerStateChanged, LeaseGranted)
-    def _changed(self, state: Serving, event: Event, body: Struct) -> Findings:
+    def _changed(self, state: _Slot, event: Event, body: Struct) -> Findings:
         """The broker's state or its lease changes, or its next process starts."""
+        known = state.of(event.process)
         match body:
             case BrokerStateChanged():
-                state.changed(event, body)
+                known.changed(event, body)
             case LeaseGranted(next_state="ACTIVE"):
-                state.ends_ns = max(body.ends_at_ns, 0 if state.granted is None else state.ends_ns)
-                state.granted = event.ref
-            case NodeStarted():
-                state.begin(event.process)
+                known.ends_ns = max(body.ends_at_ns, 0 if known.granted is None else known.ends_ns)
+                known.granted = event.ref
         return NOTHING
 
     @on(LogAppended, FetchServed)
-    def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
-        if event.process != state.process:
-            return NOTHING
+    def _served(self, state: _Slot, event: Event, body: LogAppended | FetchServed) -> Findings:
+        known = state.processes.get(event.process)
         # The common case: it is active, and nothing is known that would forbid it.
-        if state.lost is None and not (state.active and state.granted):
+        if known is None or (known.lost is None and not (known.active and known.granted)):
             return NOTHING
         stored = isinstance(body, LogAppended)
         # A fetch may have been admitted before the fence, and parked for the longest wait.
         came_ns = event.at_ns - (0 if stored else FETCH_WAIT_NS)
-        if state.lost is not None and came_ns >= state.lost_ns:
-            since_ns, ref, what = state.lost_ns, state.lost, "it had been fenced"
+        if known.lost is not None and came_ns >= known.lost_ns:
+            since_ns, ref, what = known.lost_ns, known.lost, "it had been fenced"
         # A broker that does not notice the end of its lease never says that it is fenced. So the
         # end itself counts, by the lease that it was granted.
-        elif state.active and state.granted and came_ns > state.ends_ns + SLACK_NS:
-            since_ns, ref, what = state.ends_ns, state.granted, "its lease had ended"
+        elif known.active and known.granted and came_ns > known.ends_ns + SLACK_NS:
+            since_ns, ref, what = known.ends_ns, known.granted, "its lease had ended"
         else:
             return NOTHING
         over_ns = event.at_ns - since_ns
@@ -166,9 +186,9 @@ class FencedBrokerServesNoClient(Rule[Serving]):
             after_ns=over_ns,
             what=what,
             stored=stored,
-            fenced=state.lost == ref,
+            fenced=known.lost == ref,
         )
-        if stored and state.lost is not None:
+        if stored and known.lost is not None:
             return (broken,)
         # Only a stall of nearly the length of the delay excuses it: a fetch may have come before.
         late = Deadline(
@@ -178,26 +198,27 @@ class FencedBrokerServesNoClient(Rule[Serving]):
         return NOTHING
 
     @on(ProbeCompleted)
-    def _probed(self, state: Serving, event: Event, body: ProbeCompleted) -> Findings:
-        if state.lost is None or body.sent_at_ns <= state.lost_ns:
+    def _probed(self, state: _Slot, event: Event, body: ProbeCompleted) -> Findings:
+        known = state.newest
+        if known.lost is None or body.sent_at_ns <= known.lost_ns:
             return NOTHING
-        if body.outcome == "answered":
+        if body.outcome == "answered" and body.api in FOR_CLIENTS:
             broken = violated(
                 event.ref,
                 Evidence.CLIENT,
                 "{process} answered a {api} of {client} sent {after_ns} after it had been fenced",
-                (state.lost,),
-                process=process_scope(state.process),
+                (known.lost,),
+                process=process_scope(known.process),
                 api=body.api,
                 client=process_scope(event.process),
-                after_ns=body.sent_at_ns - state.lost_ns,
+                after_ns=body.sent_at_ns - known.lost_ns,
             )
             return (broken,)
-        if state.refused_probe(event, body):
+        if known.refused_probe(event, body):
             return (Exercised(event.ref, Evidence.CLIENT),)
         return NOTHING
 
-    def end(self, state: Serving, end: RunEnd) -> Findings:
+    def end(self, state: _Slot, end: RunEnd) -> Findings:
         return judged(state.suspects, end)
 
 
@@ -254,7 +275,7 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     def _probed(self, state: Serving, event: Event, body: ProbeCompleted) -> Findings:
         if state.was_active or body.sent_at_ns <= state.started_ns:
             return NOTHING
-        if body.outcome == "answered":
+        if body.outcome == "answered" and body.api in FOR_CLIENTS:
             broken = violated(
                 event.ref,
                 Evidence.CLIENT,

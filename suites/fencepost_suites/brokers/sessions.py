@@ -44,15 +44,15 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.committed import Brokers
-from fencepost_suites.brokers.fencing import Serving
+from fencepost_suites.brokers.fencing import FOR_CLIENTS, Serving
 from fencepost_suites.common.keys import by_slot_living
 
 
 @dataclass(slots=True)
 class _Session:
-    """The newest process of a slot, and its session by the answers it received."""
+    """A process of a slot, and its session by the answers it received."""
 
-    serving: Serving = field(default_factory=Serving)
+    serving: Serving
     period_ns: int = 0
     ran_out: bool = False
     """Whether the process is fenced because its session ran out."""
@@ -69,84 +69,102 @@ class _Session:
         return over_ns if self.serving.granted and over_ns > self.slack_ns else 0
 
 
+@dataclass(slots=True)
+class _Sessions:
+    """The processes of a slot. A former one may still run when the next one has begun."""
+
+    processes: dict[str, _Session] = field(default_factory=dict)
+    newest: _Session = field(default_factory=lambda: _Session(Serving()))
+    """That of the process which answers whoever asks the slot."""
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def of(self, process: str) -> _Session:
+        """The session of a process."""
+        known = self.processes.get(process)
+        if known is None:
+            known = self.processes[process] = self.newest = _Session(Serving(process))
+        return known
+
+
 @final
-class EndedSessionFences(Rule[_Session]):
+class EndedSessionFences(Rule[_Sessions]):
     """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
     probe that was sent after the session ended, and whether it was answered. A tenth of the period
     and 100 ms are allowed for noticing the end."""
 
     clause = "REG-06"
     keys = staticmethod(by_slot_living)
-    state = _Session
+    state = _Sessions
 
     @on(
         NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused, ProbeCompleted, ProcessExited
     )
-    def step(self, state: _Session, event: Event, body: Struct) -> Findings:
-        serving = state.serving
+    def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         match body:
-            case NodeStarted():
-                state.serving = Serving(event.process, suspects=serving.suspects)
-                state.period_ns, state.ran_out = 0, False
+            case ProbeCompleted():
+                return self._probed(state, event, body)
+            case ProcessExited():
+                ended = state.processes.get(body.ended)
+                if ended is not None:
+                    ended.serving.active = False
+                return NOTHING
+        session = state.of(event.process)
+        serving = session.serving
+        match body:
             case LeaseGranted(next_state="ACTIVE"):
-                self._stayed(state, event.at_ns, event.ref)
-                state.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+                self._stayed(state, session, event.at_ns, event.ref)
+                session.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
                 # From the answer on, which is later than the lease that the broker itself counts
                 # from its sending: this clause promises no more.
-                serving.ends_ns, serving.granted = event.at_ns + state.period_ns, event.ref
+                serving.ends_ns, serving.granted = event.at_ns + session.period_ns, event.ref
             case BrokerStateChanged():
-                stayed = self._stayed(state, event.at_ns, event.ref)
+                stayed = self._stayed(state, session, event.at_ns, event.ref)
                 serving.changed(event, body)
-                state.ran_out = body.reason == "lease_expired"
-                if state.ran_out and not stayed:
+                session.ran_out = body.reason == "lease_expired"
+                if session.ran_out and not stayed:
                     return (Exercised(event.ref, Evidence.SELF),)
             case RequestRefused():
                 serving.refuses(event, body)
-            case ProbeCompleted():
-                return self._probed(state, event, body)
-            case ProcessExited() if body.ended == serving.process:
-                serving.active = False
         return NOTHING
 
     @staticmethod
-    def _stayed(state: _Session, at_ns: int, at: Cause) -> bool:
+    def _stayed(state: _Sessions, session: _Session, at_ns: int, at: Cause) -> bool:
         """Whether the process is Online although its session has been over for longer than
         allowed."""
-        over_ns = state.over_ns(at_ns)
-        if not (state.serving.active and over_ns):
+        serving = session.serving
+        over_ns = session.over_ns(at_ns)
+        if not (serving.active and over_ns):
             return False
-        granted = state.serving.granted
         broken = violated(
             at,
             Evidence.SELF,
             "{process} was active {after_ns} after its session ran out",
-            (granted,) if granted else (),
-            process=process_scope(state.serving.process),
+            (serving.granted,) if serving.granted else (),
+            process=process_scope(serving.process),
             after_ns=over_ns,
         )
-        ends_ns = state.serving.ends_ns
-        state.serving.suspects.append(
+        state.suspects.append(
             Deadline(
                 violated=broken,
-                actors=(state.serving.process,),
-                from_ns=ends_ns,
+                actors=(serving.process,),
+                from_ns=serving.ends_ns,
                 to_ns=at_ns,
                 # So that a stall of a tenth of this, nearly the whole delay, is needed to excuse
                 # it.
                 bound_ns=over_ns * 9,
-                due_ns=ends_ns,
+                due_ns=serving.ends_ns,
             )
         )
         return True
 
     @staticmethod
-    def _probed(state: _Session, event: Event, body: ProbeCompleted) -> Findings:
-        serving = state.serving
+    def _probed(state: _Sessions, event: Event, body: ProbeCompleted) -> Findings:
+        session, serving = state.newest, state.newest.serving
         refused = serving.lost is not None and serving.refused_probe(event, body)
-        if refused and state.ran_out and body.sent_at_ns > serving.lost_ns:
+        if refused and session.ran_out and body.sent_at_ns > serving.lost_ns:
             return (Exercised(event.ref, Evidence.CLIENT),)
-        over_ns = state.over_ns(body.sent_at_ns)
-        if body.outcome != "answered" or not over_ns:
+        over_ns = session.over_ns(body.sent_at_ns)
+        if body.outcome != "answered" or not over_ns or body.api not in FOR_CLIENTS:
             return NOTHING
         broken = violated(
             event.ref,
@@ -158,7 +176,7 @@ class EndedSessionFences(Rule[_Session]):
             client=process_scope(event.process),
             after_ns=over_ns,
         )
-        serving.suspects.append(
+        state.suspects.append(
             Deadline(
                 broken,
                 (serving.process,),
@@ -170,10 +188,12 @@ class EndedSessionFences(Rule[_Session]):
         )
         return NOTHING
 
-    def end(self, state: _Session, end: RunEnd) -> Findings:
-        if state.serving.granted is not None:
-            self._stayed(state, end.ended_at_ns, state.serving.granted)
-        return judged(state.serving.suspects, end)
+    def end(self, state: _Sessions, end: RunEnd) -> Findings:
+        for session in state.processes.values():
+            granted = session.serving.granted
+            if granted is not None:
+                self._stayed(state, session, end.ended_at_ns, granted)
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)
