@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fencepost import (
     NOTHING,
@@ -24,7 +24,9 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
+    ControllerElected,
     FeatureFinalized,
     HeartbeatAnswered,
     MetadataCommitted,
@@ -47,11 +49,58 @@ class _Refusals:
     committed: dict[str, int] = field(default_factory=dict)
     answered: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(controller process, broker) -> the committed end at its last two accepting answers."""
+    by_any: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """broker -> the same of all controllers together."""
+    elected: dict[str, int] = field(default_factory=dict)
+    """controller process -> the committed end when it was elected last."""
     levels: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     holder: dict[int, tuple[int, str]] = field(default_factory=dict)
     """broker -> offset and incarnation of its newest record."""
-    former: dict[str, Cause] = field(default_factory=dict)
-    """Incarnations that were replaced, with the record that replaced them."""
+    former: dict[str, tuple[int, int, Cause]] = field(default_factory=dict)
+    """An incarnation that was replaced -> the broker, and the record that replaced it with its
+    offset."""
+    deleted: dict[int, int] = field(default_factory=dict)
+    """broker -> the offset of its newest deletion."""
+
+    def known_to(self, controller: str, broker: int) -> tuple[int, int]:
+        """The committed ends at the last two accepting answers to a broker, as far as this
+        controller knew of them. What was committed under its predecessor counts from its second
+        answer on: at the first one, it has not heard from the broker before."""
+        older, newer = self.answered.get((controller, broker), (-1, -1))
+        if older < 0 <= newer:
+            older = min(self.by_any[broker][0], self.elected.get(controller, -1))
+        return older, newer
+
+    def accepted(self, controller: str, broker: int) -> None:
+        """A controller accepts a heartbeat."""
+        # Two answers back: what was committed at the last one may have been committed while that
+        # answer itself waited, so the broker had no interval to fetch it.
+        end = self.committed.get(controller, 0)
+        at = (controller, broker)
+        self.answered[at] = (self.answered.get(at, (-1, -1))[1], end)
+        self.by_any[broker] = (self.by_any.get(broker, (-1, -1))[1], end)
+
+    def registered(self, event: Event, body: BrokerCommitted) -> None:
+        """A record names who has an id."""
+        known = self.holder.get(body.broker_id)
+        if known is not None and known[0] >= body.offset:
+            return
+        # A node that starts again reads what a deletion has ended.
+        if body.offset < self.deleted.get(body.broker_id, -1):
+            return
+        if known is not None and known[1] != body.incarnation:
+            self.former[known[1]] = body.broker_id, body.offset, event.ref
+        self.holder[body.broker_id] = (body.offset, body.incarnation)
+
+    def forget(self, body: BrokerDeleted) -> None:
+        """A broker is deleted, and its processes are forgotten with it."""
+        broker, offset = body.broker_id, body.offset
+        self.deleted[broker] = max(offset, self.deleted.get(broker, -1))
+        if broker in self.holder and self.holder[broker][0] < offset:
+            del self.holder[broker]
+        gone = [one for one, (of, at, _) in self.former.items() if of == broker and at < offset]
+        for one in gone:
+            del self.former[one]
 
 
 @final
@@ -62,40 +111,39 @@ class UnfitBrokersRefused(Rule[_Refusals]):
     clause = "QC-15"
     state = _Refusals
 
-    @on(MetadataCommitted, SnapshotLoaded, FeatureFinalized, BrokerCommitted, HeartbeatAnswered)
+    @on(
+        MetadataCommitted,
+        SnapshotLoaded,
+        FeatureFinalized,
+        BrokerCommitted,
+        BrokerDeleted,
+        ControllerElected,
+        HeartbeatAnswered,
+    )
     def step(self, state: _Refusals, event: Event, body: Struct) -> Findings:
         match body:
             case MetadataCommitted():
                 state.committed[event.process] = body.offset + 1
-                if body.kind == "DeleteBroker":
-                    state.former.clear()  # its processes are forgotten with it
-                    state.holder.clear()
             case SnapshotLoaded():
                 state.committed[event.process] = body.offset
             case FeatureFinalized():
                 state.levels[body.feature] = (body.level, event.ref)
             case BrokerCommitted():
-                self._committed(state, event, body)
+                state.registered(event, body)
+            case BrokerDeleted():
+                state.forget(body)
+            case ControllerElected():
+                state.elected[event.process] = state.committed.get(event.process, 0)
+                for at in [at for at in state.answered if at[0] == event.process]:
+                    del state.answered[at]
             case HeartbeatAnswered(active=True):
                 return self._answered(state, event, body)
         return NOTHING
 
-    @staticmethod
-    def _committed(state: _Refusals, event: Event, body: BrokerCommitted) -> None:
-        known = state.holder.get(body.broker_id)
-        if known is not None and known[0] >= body.offset:
-            return
-        if known is not None and known[1] != body.incarnation:
-            state.former[known[1]] = event.ref
-        state.holder[body.broker_id] = (body.offset, body.incarnation)
-
     def _answered(self, state: _Refusals, event: Event, body: HeartbeatAnswered) -> Findings:
-        at = (event.process, body.broker_id)
-        older, newer = state.answered.get(at, (-1, -1))
+        older, newer = state.known_to(event.process, body.broker_id)
         if body.error == "NONE":
-            # Two answers back: what was committed at the last one may have been committed while
-            # that answer itself waited, so the broker had no interval to fetch it.
-            state.answered[at] = (newer, state.committed.get(event.process, 0))
+            state.accepted(event.process, body.broker_id)
         if body.error in {_ERRORS[reason] for reason in self._against(state, body, newer)}:
             return (Exercised(event.ref, Evidence.PEER),)
         # Records committed while an answer waited for its own commit count against no broker.
@@ -133,7 +181,7 @@ class UnfitBrokersRefused(Rule[_Refusals]):
         against: dict[str, tuple[str, Cause | None]] = {}
         if body.incarnation in state.former:
             words = "whose id another process had claimed since"
-            against["claimed"] = (words, state.former[body.incarnation])
+            against["claimed"] = (words, state.former[body.incarnation][2])
         supported = _supported(body.features)
         for feature, (level, ref) in state.levels.items():
             least, most = supported.get(feature, (1, 1))
@@ -157,21 +205,46 @@ def _supported(features: Sequence[str]) -> dict[str, tuple[int, int]]:
     return found
 
 
+class _Registered(Struct, frozen=True):
+    """The record that registers an incarnation."""
+
+    offset: int
+    epoch: int
+    ref: Cause
+
+
 @dataclass(slots=True)
 class _Joining:
     """What starting brokers have replayed and stored, and the offsets of their registrations."""
 
     incarnation: dict[str, str] = field(default_factory=dict)
-    registered: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    combined: set[str] = field(default_factory=set)
+    """The processes with a controller, which replays the same log at its own pace."""
+    registered: dict[str, _Registered] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
-    checkpointed: set[str] = field(default_factory=set)
+    checkpointed: dict[str, int] = field(default_factory=dict)
+    """process -> the end of the metadata in its newest snapshot."""
+    had: dict[str, int] = field(default_factory=dict)
+    """process -> the end of the metadata that it had when it was registered."""
     online: set[str] = field(default_factory=set)
+
+    def committed(self, event: Event, body: BrokerCommitted) -> None:
+        """A record about a broker. One with a new epoch that leaves it fenced registers it anew,
+        as after its deletion."""
+        known = self.registered.get(body.incarnation)
+        anew = known is not None and body.fenced and body.broker_epoch > known.epoch
+        if known is None or (anew and body.offset > known.offset):
+            new = _Registered(body.offset, body.broker_epoch, event.ref)
+            self.registered[body.incarnation] = new
+        elif body.broker_epoch > known.epoch:
+            self.registered[body.incarnation] = structs.replace(known, epoch=body.broker_epoch)
 
 
 @final
 class OnlineOnceCaughtUp(Rule[_Joining]):
     """REG-04. Exercised by the first activity of every process: it has replayed its own committed
-    registration, and it checkpointed the metadata after it registered."""
+    registration, and it had checkpointed the metadata that it had when it was registered. Whenever
+    it is Online again, it has replayed its newest registration."""
 
     clause = "REG-04"
     state = _Joining
@@ -185,51 +258,58 @@ class OnlineOnceCaughtUp(Rule[_Joining]):
         BrokerStateChanged,
     )
     def step(self, state: _Joining, event: Event, body: Struct) -> Findings:
+        process = event.process
         match body:
             case NodeStarted(role="broker"):
-                state.incarnation[event.process] = body.incarnation
+                state.incarnation[process] = body.incarnation
+            case NodeStarted(role="controller"):
+                state.combined.add(process)
             case BrokerCommitted():
-                state.registered.setdefault(body.incarnation, (body.offset, event.ref))
+                state.committed(event, body)
             case MetadataCommitted():
                 # If a controller shares the process, it replays the same log at its own pace.
-                known = state.applied.get(event.process, -1)
-                state.applied[event.process] = max(known, body.offset)
+                state.applied[process] = max(body.offset, state.applied.get(process, -1))
             case SnapshotLoaded():
-                state.applied[event.process] = body.offset - 1
-                state.checkpointed.add(event.process)
+                state.applied[process] = body.offset - 1
+                state.checkpointed[process] = body.offset
             case SnapshotStored():
-                state.checkpointed.add(event.process)
-            case BrokerStateChanged(new="ACTIVE") if event.process not in state.online:
-                state.online.add(event.process)
+                state.checkpointed[process] = body.offset
+            case BrokerStateChanged(old="INITIAL", new="FENCED") if process not in state.combined:
+                state.had[process] = state.applied.get(process, -1) + 1
+            case BrokerStateChanged(new="ACTIVE"):
                 return self._online(state, event)
         return NOTHING
 
     @staticmethod
     def _online(state: _Joining, event: Event) -> Findings:
-        applied = state.applied.get(event.process, -1)
-        known = state.registered.get(state.incarnation.get(event.process, ""))
+        process = event.process
+        first = process not in state.online
+        state.online.add(process)
+        applied = state.applied.get(process, -1)
+        known = state.registered.get(state.incarnation.get(process, ""))
         if known is None:
             return NOTHING
-        offset, ref = known
-        if applied < offset:
+        if applied < known.offset:
             broken = violated(
                 event.ref,
                 Evidence.PEER,
                 "{process} is Online with the metadata up to offset {applied}, and its own "
                 "registration is at offset {offset}",
-                (ref,),
-                process=process_scope(event.process),
+                (known.ref,),
+                process=process_scope(process),
                 applied=applied,
-                offset=offset,
+                offset=known.offset,
             )
             return (broken,)
-        if event.process not in state.checkpointed:
+        if not first:
+            return NOTHING
+        if state.checkpointed.get(process, -1) < state.had.get(process, 0):
             broken = violated(
                 event.ref,
                 Evidence.SELF,
                 "{process} is Online without having checkpointed its metadata",
-                (ref,),
-                process=process_scope(event.process),
+                (known.ref,),
+                process=process_scope(process),
             )
             return (broken,)
         return (Exercised(event.ref, Evidence.PEER),)

@@ -35,7 +35,11 @@ class _Start:
 
     began: Cause | None = None
     logs: int = -1
+    registers: Cause | None = None
+    """Its first heartbeat."""
     settled: bool = False
+    """Whether it was accepted."""
+    accused: bool = False
 
 
 @final
@@ -51,23 +55,33 @@ class RegistersRecovered(Rule[_Start]):
     def step(self, state: _Start, event: Event, body: Struct) -> Findings:
         match body:
             case RecoveryStarted():
-                state.began, state.logs, state.settled = event.ref, -1, False
+                state.began, state.logs = event.ref, -1
+                if state.registers is not None:
+                    return self._early(state, event, body.node_id, state.registers)
             case RecoveryEnded():
                 state.logs = body.logs
-            case HeartbeatSent() if state.began is not None and state.logs < 0:
-                if not state.settled:
-                    state.settled = True
-                    broken = violated(
-                        event.ref,
-                        Evidence.SELF,
-                        "{process} registers while it still recovers its logs",
-                        (state.began,),
-                        process=process_scope(event.process),
-                        broker=broker_of(body.broker_id),
-                    )
-                    return (broken,)
+            case HeartbeatSent():
+                state.registers = state.registers or event.ref
+                if state.began is not None and state.logs < 0:
+                    return self._early(state, event, body.broker_id, state.began)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:
                     return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
+
+    @staticmethod
+    def _early(state: _Start, event: Event, broker: int, because: Cause) -> Findings:
+        """The process recovers its logs, and has registered already."""
+        if state.accused:
+            return NOTHING
+        state.settled = state.accused = True
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} registers before it has recovered its logs",
+            (because,),
+            process=process_scope(event.process),
+            broker=broker_of(broker),
+        )
+        return (broken,)

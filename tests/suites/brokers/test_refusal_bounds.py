@@ -11,8 +11,10 @@ from fencepost import NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     BrokerStopping,
+    ControllerElected,
     FeatureFinalized,
     HeartbeatAnswered,
     MetadataCommitted,
@@ -29,10 +31,11 @@ def answer(
     request_epoch: int = 4,
     incarnation: str = "x",
     features: tuple[str, ...] = (),
+    process: str = NEW,
 ) -> None:
     """The active controller's answer to a heartbeat; it names ACTIVE in any case."""
     h.add(
-        NEW,
+        process,
         HeartbeatAnswered(
             client=BROKER,
             broker_id=1,
@@ -90,13 +93,55 @@ def test_a_processes_id_is_claimed_by_the_record_of_another() -> None:
     assert found.because == (h.events()[1].ref,)
 
 
-def test_a_process_whose_id_was_deleted_before_another_took_it_may_come_back() -> None:
+@pytest.mark.parametrize(
+    ("deleted", "outcome"), [(1, Outcome.NOT_EXERCISED), (3, Outcome.VIOLATED)]
+)
+def test_a_process_whose_id_was_deleted_before_another_took_it_may_come_back(
+    deleted: int, outcome: Outcome
+) -> None:
     h = HistoryBuilder()
     registered(h, 3, "old")
-    h.add(NEW, MetadataCommitted(offset=4, epoch=1, kind="DeleteBroker", digest=""))
+    h.add(NEW, BrokerDeleted(offset=4, broker_id=deleted))
     registered(h, 5, "new")
     answer(h, incarnation="old")
-    assert verdict(h, "QC-15").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-15").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("deleted", "outcome"), [(1, Outcome.NOT_EXERCISED), (3, Outcome.VIOLATED)]
+)
+def test_a_claim_ends_with_the_deletion_of_its_id(deleted: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    registered(h, 3, "old")
+    registered(h, 4, "new")
+    h.add(NEW, BrokerDeleted(offset=5, broker_id=deleted))
+    # A node that starts again reads all of it once more.
+    registered(h, 3, "old", process=PEER)
+    registered(h, 4, "new", process=PEER)
+    answer(h, incarnation="old")
+    assert verdict(h, "QC-15").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("known", "each", "outcome"),
+    [
+        pytest.param(20, 2, Outcome.VIOLATED, id="two heartbeats each"),
+        pytest.param(20, 1, Outcome.NOT_EXERCISED, id="the first of each"),
+        pytest.param(0, 2, Outcome.NOT_EXERCISED, id="what the new one did not know"),
+    ],
+)
+def test_a_new_controller_refuses_a_broker_that_was_behind_before(
+    known: int, each: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    for process in (NEW, PEER):
+        if known or process == NEW:
+            h.add(process, MetadataCommitted(offset=19, epoch=1, kind="Topic", digest=""))
+    for epoch, process in enumerate((NEW, PEER)):
+        h.add(process, ControllerElected(epoch=epoch, log_end=20, last_epoch=0))
+        for _ in range(each):
+            answer(h, replayed=10, process=process)
+    assert verdict(h, "QC-15").verdict is outcome
 
 
 @pytest.mark.parametrize(
@@ -168,6 +213,57 @@ def test_only_the_first_activity_of_a_process_exercises_reg_04() -> None:
         move(h, "FENCED", "ACTIVE")
         move(h, "ACTIVE", "FENCED")
     assert verdict(h, "REG-04").exercised == 1
+
+
+@pytest.mark.parametrize(
+    ("loaded", "stored", "outcome"),
+    [
+        pytest.param(5, -1, Outcome.HOLDS, id="it had stored what it had"),
+        pytest.param(4, -1, Outcome.VIOLATED, id="it had more than it had stored"),
+        pytest.param(4, 5, Outcome.HOLDS, id="and stores that"),
+    ],
+)
+def test_a_broker_has_checkpointed_what_it_had_when_it_was_registered(
+    loaded: int, stored: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
+    h.add(BROKER, SnapshotLoaded(offset=loaded, epoch=1, digest="d"))
+    h.add(BROKER, MetadataCommitted(offset=4, epoch=1, kind="Topic", digest=""))
+    move(h, "INITIAL", "FENCED")
+    registered(h, 8, "x")
+    h.add(BROKER, MetadataCommitted(offset=8, epoch=1, kind="Broker", digest=""))
+    if stored >= 0:
+        stores = SnapshotStored(offset=stored, epoch=1, records=2, entities=2, level=1, digest="")
+        h.add(BROKER, stores)
+    move(h, "FENCED", "ACTIVE")
+    assert verdict(h, "REG-04").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("fenced", "applied", "outcome"),
+    [
+        pytest.param(True, 8, Outcome.VIOLATED, id="registered anew"),
+        pytest.param(True, 20, Outcome.HOLDS, id="and caught up"),
+        pytest.param(False, 8, Outcome.HOLDS, id="unfenced"),
+    ],
+)
+def test_a_broker_that_is_online_again_has_its_newest_registration(
+    fenced: bool, applied: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
+    registered(h, 8, "x")
+    h.add(BROKER, SnapshotStored(offset=9, epoch=1, records=2, entities=2, level=1, digest=""))
+    h.add(BROKER, MetadataCommitted(offset=8, epoch=1, kind="Broker", digest=""))
+    move(h, "FENCED", "ACTIVE")
+    move(h, "ACTIVE", "FENCED")
+    again = BrokerCommitted(offset=20, broker_id=1, broker_epoch=20, fenced=fenced, incarnation="x")
+    h.add(PEER, again)
+    if applied > 8:
+        h.add(BROKER, MetadataCommitted(offset=applied, epoch=1, kind="Broker", digest=""))
+    move(h, "FENCED", "ACTIVE")
+    assert verdict(h, "REG-04").verdict is outcome
 
 
 # ----------------------------------------------------------------------------------------- REG-01

@@ -17,6 +17,8 @@ from fencepost_kafka import (
     ControllerElected,
     HeartbeatAnswered,
     HeartbeatRefused,
+    RecoveryEnded,
+    RecoveryStarted,
 )
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
@@ -286,3 +288,17 @@ def test_no_broker_sets_itself_more_time_than_any_node_may_take(
     h.after(after_ms - 1 - says)
     exits(h, signal=9)
     assert verdict(h, "REG-09").verdict is outcome
+
+
+# ----------------------------------------------------------------------------------------- REG-02
+
+
+def test_a_broker_that_recovers_its_logs_after_it_has_registered_breaks_reg_02() -> None:
+    h = HistoryBuilder()
+    register(h)
+    h.add(BROKER, RecoveryStarted(node_id=1))
+    h.add(BROKER, RecoveryEnded(node_id=1, logs=5, batches=9))
+    register(h)
+    found = verdict(h, "REG-02")
+    assert (found.violated, found.exercised) == (1, 0)
+    assert found.violations[0].because == (h.events()[0].ref,)
