@@ -11,6 +11,7 @@ from msgspec import Struct
 from fencepost import (
     NOTHING,
     Cause,
+    Deadline,
     Effect,
     Event,
     Evidence,
@@ -28,6 +29,7 @@ from fencepost import (
     Undecided,
     Violated,
     is_second,
+    judged,
     on,
     process_scope,
     second_of,
@@ -58,20 +60,41 @@ DONE_WITHIN_NS = 10_000_000_000
 
 
 @dataclass(slots=True)
+class _Left:
+    """A deleted broker, and the partitions whose ISR it is still in, or which it leads."""
+
+    at: Cause
+    at_ns: int
+    places: set[TopicPartition]
+    back: Cause | None = None
+    """The record by which it registered anew, and had its places still."""
+
+
+@dataclass(slots=True)
 class _Deletions:
     partitions: Partitions = field(default_factory=Partitions)
     brokers: Brokers = field(default_factory=Brokers)
-    owed: dict[int, tuple[Cause, set[TopicPartition]]] = field(default_factory=dict)
-    """deleted broker -> the partitions whose ISR it is still in, or which it leads."""
+    owed: dict[int, _Left] = field(default_factory=dict)
+    """deleted broker -> the places that must still be taken from it."""
     marked: dict[str, tuple[int, Cause, bool]] = field(default_factory=dict)
     """topic id -> when it was marked, and whether a new controller was elected since."""
     done: set[str] = field(default_factory=set)
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def late(
+        self, broker: int, owed: _Left, places: Collection[TopicPartition], at_ns: int
+    ) -> None:
+        """A deleted broker has places for too long."""
+        kept = _kept(broker, owed, places)
+        actors = (owed.at.process,)
+        self.suspects.append(Deadline(kept, actors, owed.at_ns, at_ns, DONE_WITHIN_NS))
 
 
 @final
 class DeletedIsGone(Rule[_Deletions]):
     """QC-26. Exercised by a deleted broker that had shared an ISR with others, once it has left
-    every such ISR, and by a marked topic that a later controller deleted."""
+    every such ISR, and by a marked topic that a later controller deleted. A controller writes the
+    deletion first, and the changes after it: both take `DONE_WITHIN_NS` at most."""
 
     clause = "QC-26"
     state = _Deletions
@@ -93,17 +116,17 @@ class DeletedIsGone(Rule[_Deletions]):
                     self._deleted(state, event, body.broker_id)
             case BrokerCommitted():
                 news, _ = state.brokers.take(body)
-                # The broker has registered anew, and its places were not taken from it in between.
-                if news and body.broker_id in state.owed:
-                    ref, places = state.owed.pop(body.broker_id)
-                    return (_kept(event.ref, body.broker_id, places, (ref,)),)
+                # Its places are taken from it all the same.
+                owed = state.owed.get(body.broker_id)
+                if news and owed is not None:
+                    owed.back = owed.back or event.ref
             case TopicMarked():
                 if body.topic_id not in state.done:
                     state.marked.setdefault(body.topic_id, (event.at_ns, event.ref, False))
             case TopicCommitted(deleted=True):
                 gone = state.partitions.forget(body)
-                for _, owed in state.owed.values():
-                    owed.difference_update(gone)
+                for owed in state.owed.values():
+                    owed.places.difference_update(gone)
                 state.done.add(body.topic_id)
                 _, _, later = state.marked.pop(body.topic_id, (0, event.ref, False))
                 if later:
@@ -123,7 +146,7 @@ class DeletedIsGone(Rule[_Deletions]):
             if one.leader == broker or (broker in one.isr and len(one.isr) > 1)
         }
         if places:
-            state.owed[broker] = (event.ref, places)
+            state.owed[broker] = _Left(event.ref, event.at_ns, places)
 
     @staticmethod
     def _moved(state: _Deletions, event: Event, body: PartitionCommitted) -> Findings:
@@ -131,21 +154,25 @@ class DeletedIsGone(Rule[_Deletions]):
         if not news:
             return NOTHING
         place = (body.topic, body.partition)
-        for broker, (_, places) in list(state.owed.items()):
+        for broker, owed in list(state.owed.items()):
             # The last member of an ISR stays in it.
             gone = broker not in body.isr or body.isr == (broker,)
-            if place in places and body.leader != broker and gone:
-                places.discard(place)
-                if not places:
+            if place in owed.places and body.leader != broker and gone:
+                if event.at_ns - owed.at_ns > DONE_WITHIN_NS:
+                    state.late(broker, owed, (place,), event.at_ns)
+                owed.places.discard(place)
+                if not owed.places:
                     del state.owed[broker]
                     return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     def end(self, state: _Deletions, end: RunEnd) -> Findings:
         found: list[Finding] = []
-        for broker, (ref, places) in state.owed.items():
-            if places:
-                found.append(_kept(ref, broker, places))
+        for broker, owed in state.owed.items():
+            if owed.places and end.ended_at_ns - owed.at_ns > DONE_WITHIN_NS:
+                state.late(broker, owed, owed.places, end.ended_at_ns)
+            elif owed.places:
+                found.append(Undecided.of(_kept(broker, owed, owed.places)))
         for topic, (at_ns, ref, _) in state.marked.items():
             broken = violated(
                 ref,
@@ -157,18 +184,16 @@ class DeletedIsGone(Rule[_Deletions]):
                 found.append(broken)
             else:
                 found.append(Undecided.of(broken))
-        return found
+        return [*judged(state.suspects, end), *found]
 
 
-def _kept(
-    at: Cause, broker: int, places: Collection[TopicPartition], because: tuple[Cause, ...] = ()
-) -> Violated:
+def _kept(broker: int, owed: _Left, places: Collection[TopicPartition]) -> Violated:
     """A violation: a deleted broker is still in the ISR of these partitions, or leads them."""
     return violated(
-        at,
+        owed.back or owed.at,
         Evidence.PEER,
         "broker {broker} was deleted and kept its place in {kept}",
-        because,
+        (owed.at,) if owed.back else (),
         broker=broker_of(broker),
         kept=named(places),
         places=tuple(partition_at(*place) for place in sorted(places)),

@@ -302,7 +302,25 @@ def test_a_deleted_broker_that_registers_and_is_still_in_an_isr_breaks_qc_26() -
     log.partition(0, ALL3)
     log.deleted_broker(2)
     log.broker(2, fenced=True)
+    assert verdict(log.h, "QC-26").verdict is Outcome.UNKNOWN
+    log.h.after(10_000)
+    assert verdict(log.h, "QC-26", complete=False).verdict is Outcome.UNKNOWN
     assert stated(verdict(log.h, "QC-26"), "places") == ("orders-0",)
+
+
+@pytest.mark.parametrize(("more_ms", "violated"), [(0, 0), (1, 1)])
+@pytest.mark.parametrize("registers", [False, True])
+def test_a_deleted_broker_loses_its_places_within_ten_seconds(
+    registers: bool, more_ms: int, violated: int
+) -> None:
+    log = Log()
+    log.partition(0, ALL3)
+    log.deleted_broker(2)
+    if registers:
+        log.broker(2, fenced=True)
+    log.h.after(10_000 - 1 - registers + more_ms)
+    log.partition(0, ALL3, 1, 1, isr=(1, 3))
+    assert verdict(log.h, "QC-26").violated == violated
 
 
 def test_a_deleted_broker_that_left_keeps_qc_26_and_a_last_member_may_stay() -> None:
@@ -328,6 +346,7 @@ def test_a_deleted_broker_that_still_leads_as_the_last_member_breaks_qc_26() -> 
     log = Log()
     log.partition(0, ALL3, 1, isr=(1,))
     log.deleted_broker(1)
+    log.h.after(10_000)
     assert stated(verdict(log.h, "QC-26"), "places") == ("orders-0",)
 
 
@@ -346,6 +365,7 @@ def test_a_deleted_broker_that_keeps_a_place_in_the_next_record_breaks_qc_26(
     log.partition(0, ALL3, 2)
     log.deleted_broker(2)
     log.partition(0, ALL3, leader, 1, isr=isr)
+    log.h.after(10_000)
     found = verdict(log.h, "QC-26")
     assert (found.violated, found.exercised) == (1, 0)
 
