@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
 from fencepost import (
     HARMS_FLUSHED,
+    MS,
     NOTHING,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -22,10 +24,13 @@ from fencepost import (
     Findings,
     Forfeiture,
     NodeStarted,
+    ProcessExited,
     Reason,
     Rule,
+    RunEnd,
     Scope,
     Violated,
+    judged,
     on,
     process_scope,
     slot_of,
@@ -53,7 +58,10 @@ from fencepost_kafka import (
     topic_of,
 )
 from fencepost_kafka.judging.owed import STARTS
-from fencepost_suites.common.keys import Keys, by_writer
+from fencepost_suites.common.keys import Keys, by_life
+
+REVERTED_WITHIN_NS: Final = 1_000 * MS
+"""How long a controller may take to revert its state, once it has resigned."""
 
 
 class _Won(Struct, frozen=True):
@@ -427,25 +435,51 @@ class _Deposed:
     """The steps that a former active controller has still to do."""
 
     resigned: Cause | None = None
+    at_ns: int = 0
     epoch: int = -1
     deposed: bool = False
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def late(self, at_ns: int) -> None:
+        """It has kept its state until then."""
+        if self.resigned is None or at_ns - self.at_ns <= REVERTED_WITHIN_NS:
+            return
+        process = self.resigned.process
+        broken = violated(
+            self.resigned,
+            Evidence.PEER,
+            "{process} resigned in epoch {epoch}, and had not reverted to the committed state "
+            "{after_ns} later",
+            process=process_scope(process),
+            epoch=self.epoch,
+            after_ns=at_ns - self.at_ns,
+        )
+        late = Deadline(broken, (process,), self.at_ns, at_ns, REVERTED_WITHIN_NS)
+        self.suspects.append(late)
 
 
 @final
 class DeposedControllerReverts(Rule[_Deposed]):
     """QC-09. Exercised when a former active controller drops records that it had written and that
-    were never committed: without the protection its state would include them."""
+    were never committed: without the protection its state would include them. It reverts as it
+    resigns, so that little time is allowed."""
 
     clause = "QC-09"
-    keys = staticmethod(by_writer)
+    keys = staticmethod(by_life)
     state = _Deposed
 
-    @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated)
+    @on(ControllerElected, ControllerResigned, StateReverted, MetadataTruncated, ProcessExited)
     def step(self, state: _Deposed, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerResigned():
-                state.resigned, state.epoch, state.deposed = event.ref, body.epoch, True
+                state.late(event.at_ns)
+                state.resigned, state.at_ns = event.ref, event.at_ns
+                state.epoch, state.deposed = body.epoch, True
+            case ProcessExited():
+                state.late(event.at_ns)
+                state.resigned = None
             case StateReverted():
+                state.late(event.at_ns)
                 because = () if state.resigned is None else (state.resigned,)
                 state.resigned = None
                 if body.offset > body.high_watermark:
@@ -481,6 +515,10 @@ class DeposedControllerReverts(Rule[_Deposed]):
                     state.deposed = False
                     return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
+
+    def end(self, state: _Deposed, end: RunEnd) -> Findings:
+        state.late(end.ended_at_ns)
+        return judged(state.suspects, end)
 
 
 @dataclass(slots=True)

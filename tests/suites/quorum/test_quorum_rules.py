@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, NodeStarted
+from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     AdminCompleted,
@@ -337,6 +337,26 @@ def test_a_deposed_controller_with_nothing_open_does_not_exercise_qc_09() -> Non
     h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=1))
     h.add(TWO, MetadataTruncated(from_offset=10, log_end=12, high_watermark=10, epoch=2))
     assert verdict(h, "QC-09").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("after_ms", "violated"), [(1_000, 0), (1_001, 1)])
+@pytest.mark.parametrize("end", ["of the run", "of the process", "of its duty"])
+def test_a_controller_reverts_each_time_that_it_resigns(
+    end: str, after_ms: int, violated: int
+) -> None:
+    h = HistoryBuilder()
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=1))
+    elect(h, ONE, 3, 10)
+    h.add(ONE, ControllerResigned(epoch=3, reason="no_majority"))
+    h.after(after_ms - 1)
+    if end == "of the process":
+        h.add("harness", ProcessExited(ended=ONE, exit_code=0, signal=9, expected=True))
+        h.after(60_000)
+    elif end == "of its duty":
+        h.add(ONE, StateReverted(offset=10, high_watermark=10, epoch=3))
+        h.after(60_000)
+    assert verdict(h, "QC-09").violated == violated
 
 
 def test_qc_09_is_undecided_in_a_history_cut_short() -> None:
