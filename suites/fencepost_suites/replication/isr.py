@@ -197,8 +197,10 @@ class EpochsGuardIsrChanges(Rule[Partitions]):
         news, before = state.take(body)
         if not news or before is None or body.leader_epoch > before.leader_epoch:
             return NOTHING
-        # A reassignment's record changes neither leader nor ISR, and needs no epoch of its own.
-        if (body.leader, set(body.isr)) == (before.leader, set(before.isr)):
+        # A reassignment's record changes neither leader nor ISR, and needs no epoch of its own. But
+        # no record goes back to an earlier one, or that would be used a second time.
+        same = (body.leader, set(body.isr)) == (before.leader, set(before.isr))
+        if same and body.leader_epoch == before.leader_epoch:
             return NOTHING
         broken = violated(
             event.ref,

@@ -48,6 +48,17 @@ def test_another_isr_in_the_same_epoch_breaks_qc_32() -> None:
     assert verdict(h, "QC-32").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("epoch", "outcome"),
+    [(2, Outcome.VIOLATED), (3, Outcome.NOT_EXERCISED), (4, Outcome.NOT_EXERCISED)],
+)
+def test_a_leader_epoch_never_goes_back(epoch: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=3)
+    partition(h, 5, leader=1, epoch=epoch)
+    assert verdict(h, "QC-32").verdict is outcome
+
+
 def test_a_refused_stale_isr_change_and_a_topic_made_again_keep_qc_32() -> None:
     h = HistoryBuilder()
     partition(h, 4, leader=1, epoch=0)
