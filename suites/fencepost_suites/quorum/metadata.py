@@ -8,8 +8,10 @@ from typing import Any, final
 from msgspec import Struct, structs
 
 from fencepost import (
+    MS,
     NOTHING,
     Cause,
+    Deadline,
     Event,
     Evidence,
     Exercised,
@@ -18,7 +20,10 @@ from fencepost import (
     NodeStarted,
     ProcessExited,
     Rule,
+    RunEnd,
     Scope,
+    Violated,
+    judged,
     on,
     process_scope,
     slot_of,
@@ -252,6 +257,14 @@ class _Snapshotting:
     waited: set[int] = field(default_factory=set)
     started: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """process -> when it began the snapshot that this controller epoch asked for."""
+    ever: set[tuple[int, int]] = field(default_factory=set)
+    """The epoch and the controller of each request."""
+
+    def renew(self, epoch: int) -> None:
+        """A controller of a later epoch asks."""
+        self.epoch = epoch
+        self.asked.clear()
+        self.started.clear()
 
 
 @final
@@ -292,13 +305,11 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
     @staticmethod
     def _asked(state: _Snapshotting, event: Event, body: SnapshotAsked) -> Findings:
         if body.controller_epoch > state.epoch:
-            state.epoch = body.controller_epoch
-            state.asked.clear()
-            state.started.clear()
+            state.renew(body.controller_epoch)
         state.patience_ms = body.patience_ms
         found: list[Finding] = []
         for other, (_, at_ns, ref) in state.asked.items():
-            if other != body.controller and event.at_ns - at_ns < body.patience_ms * 1_000_000:
+            if other != body.controller and event.at_ns - at_ns < body.patience_ms * MS:
                 broken = violated(
                     event.ref,
                     Evidence.SELF,
@@ -311,6 +322,7 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
                     epoch=body.controller_epoch,
                 )
                 found.append(broken)
+        state.ever.add((body.controller_epoch, body.controller))
         state.asked = {body.controller: (body.last_offset, event.at_ns, event.ref)}
         if body.waited:
             state.waited.add(body.controller)
@@ -318,16 +330,23 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
 
     @staticmethod
     def _started(state: _Snapshotting, event: Event, body: SnapshotStarted) -> Findings:
-        if body.controller_epoch != state.epoch:
+        mine = state.ids[event.process]
+        if body.controller_epoch > state.epoch:
+            state.renew(body.controller_epoch)
+        if body.controller_epoch != state.epoch or body.controller_epoch < 0:
             return NOTHING
+        # An active controller gives up one that takes too long, and asks another. But nobody has
+        # given up what was never asked for.
+        asked = (body.controller_epoch, mine) in state.ever
         found: list[Finding] = []
         for other, (at_ns, ref) in state.started.items():
-            if other != event.process and event.at_ns - at_ns < state.patience_ms * 1_000_000:
+            patient = event.at_ns - at_ns < state.patience_ms * MS
+            if other != event.process and (patient or not asked):
                 broken = violated(
                     event.ref,
                     Evidence.PEER,
                     "{process} began a snapshot while that of {other} was under way, both "
-                    "requested by the active controller of epoch {epoch}",
+                    "for the active controller of epoch {epoch}",
                     (ref,),
                     process=process_scope(event.process),
                     other=process_scope(other),
@@ -335,7 +354,6 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
                 )
                 found.append(broken)
         state.started[event.process] = (event.at_ns, event.ref)
-        mine = state.ids[event.process]
         if mine in state.waited and not found:
             state.waited.discard(mine)
             found.append(Exercised(event.ref, Evidence.PEER))
@@ -349,9 +367,13 @@ def written_version(kind: str, level: int) -> int:
 
 @dataclass(slots=True)
 class _Levels:
-    """The offsets at which levels of metadata.format were enabled."""
+    """The offsets at which levels of metadata.format were enabled, and what must keep to them."""
 
     levels: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    records: list[tuple[Event, MetadataCommitted]] = field(default_factory=list)
+    """Those that a node told: of a kind that has several versions, or of another one than the
+    first."""
+    snapshots: list[tuple[Event, SnapshotStored]] = field(default_factory=list)
 
     def at(self, offset: int) -> tuple[int, Cause | None]:
         """The level in force for the record at an offset; 1 before any level was finalized."""
@@ -362,7 +384,9 @@ class _Levels:
 @final
 class FormatByLevel(Rule[_Levels]):
     """QC-33. Exercised by records of a kind that has more than one version. Every node that reads a
-    record reports its version; the node that stores a snapshot reports the snapshot's format."""
+    record reports its version; the node that stores a snapshot reports the snapshot's format. All
+    of it is judged at the end: a node that began with a snapshot may tell a record before anybody
+    has told the level that was enabled before it."""
 
     clause = "QC-33"
     state = _Levels
@@ -372,41 +396,50 @@ class FormatByLevel(Rule[_Levels]):
         match body:
             case FeatureFinalized(feature="metadata.format"):
                 state.levels.setdefault(body.offset, (body.level, event.ref))
-            case MetadataCommitted():
-                level, ref = state.at(body.offset)
-                wanted = written_version(body.kind, level)
-                if body.version != wanted:
-                    because = () if ref is None else (ref,)
-                    broken = violated(
-                        event.ref,
-                        Evidence.PEER,
-                        "the {kind} record at metadata offset {offset} is written in version "
-                        "{version}, and level {level} of metadata.format wants version {expected}",
-                        because,
-                        kind=body.kind,
-                        offset=body.offset,
-                        version=body.version,
-                        level=level,
-                        expected=wanted,
-                        process=process_scope(event.process),
-                    )
-                    return (broken,)
-                if body.kind == "Broker" and ref is not None:
-                    return (Exercised(event.ref, Evidence.PEER),)
+            case MetadataCommitted() if body.kind == "Broker" or body.version != 0:
+                state.records.append((event, body))
             case SnapshotStored():
-                level, ref = state.at(body.offset)
-                if body.level != level:
-                    because = () if ref is None else (ref,)
-                    broken = violated(
-                        event.ref,
-                        Evidence.SELF,
-                        "{process} stored a snapshot in the format of level {level}, and at its "
-                        "offset {offset} level {expected} was enabled",
-                        because,
-                        process=process_scope(event.process),
-                        level=body.level,
-                        offset=body.offset,
-                        expected=level,
-                    )
-                    return (broken,)
+                state.snapshots.append((event, body))
         return NOTHING
+
+    def end(self, state: _Levels, end: RunEnd) -> Findings:
+        found: list[Finding] = []
+        broken: list[Violated] = []
+        for event, body in state.records:
+            level, ref = state.at(body.offset)
+            wanted = written_version(body.kind, level)
+            if body.version != wanted:
+                wrong = violated(
+                    event.ref,
+                    Evidence.PEER,
+                    "the {kind} record at metadata offset {offset} is written in version "
+                    "{version}, and level {level} of metadata.format wants version {expected}",
+                    () if ref is None else (ref,),
+                    kind=body.kind,
+                    offset=body.offset,
+                    version=body.version,
+                    level=level,
+                    expected=wanted,
+                    process=process_scope(event.process),
+                )
+                broken.append(wrong)
+            elif body.kind == "Broker" and ref is not None:
+                found.append(Exercised(event.ref, Evidence.PEER))
+        for event, stored in state.snapshots:
+            level, ref = state.at(stored.offset)
+            if stored.level != level:
+                wrong = violated(
+                    event.ref,
+                    Evidence.SELF,
+                    "{process} stored a snapshot in the format of level {level}, and at its "
+                    "offset {offset} level {expected} was enabled",
+                    () if ref is None else (ref,),
+                    process=process_scope(event.process),
+                    level=stored.level,
+                    offset=stored.offset,
+                    expected=level,
+                )
+                broken.append(wrong)
+        # Where the history is not complete, the level that was enabled may be missing.
+        late = (Deadline(one, (), end.ended_at_ns, end.ended_at_ns, bound_ns=1) for one in broken)
+        return [*found, *judged(late, end)]

@@ -12,6 +12,7 @@ from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
+    BrokerDeleted,
     BrokerStateChanged,
     FeatureFinalized,
     HeartbeatAnswered,
@@ -242,7 +243,33 @@ def test_qc_12_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     assert verdict(h, "QC-12", complete=False).verdict is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize(("asks", "outcome"), [(False, Outcome.VIOLATED), (True, Outcome.HOLDS)])
+def test_two_snapshots_at_once_that_nobody_gave_up_break_qc_12(
+    h: HistoryBuilder, asks: bool, outcome: Outcome
+) -> None:
+    for controller, process in ((102, TWO), (103, THREE)):
+        if asks:
+            h.after(5_000)
+            asked(h, controller, waited=True)
+        h.add(process, SnapshotStarted(offset=100, entities=5, controller_epoch=1))
+    assert verdict(h, "QC-12").verdict is outcome
+
+
 # ------------------------------------------------------------------------------------------ QC-33
+
+
+def test_a_level_may_be_told_after_the_records_that_keep_to_it(h: HistoryBuilder) -> None:
+    h.add(TWO, MetadataCommitted(offset=7, epoch=1, kind="Broker", digest="aa", version=1))
+    h.add(ONE, FeatureFinalized(offset=5, feature="metadata.format", level=2))
+    found = verdict(h, "QC-33")
+    assert (found.violated, found.exercised) == (0, 1)
+
+
+def test_a_level_that_is_told_later_is_held_against_the_records_before(h: HistoryBuilder) -> None:
+    h.add(TWO, MetadataCommitted(offset=7, epoch=1, kind="Broker", digest="aa", version=0))
+    h.add(ONE, FeatureFinalized(offset=5, feature="metadata.format", level=2))
+    assert stated(verdict(h, "QC-33"), "version", "expected") == (0, 1)
+    assert verdict(h, "QC-33", complete=False).verdict is Outcome.UNKNOWN
 
 
 def test_a_record_above_the_enabled_level_breaks_qc_33(h: HistoryBuilder) -> None:
@@ -385,7 +412,7 @@ def test_a_deleted_broker_may_come_back_under_qc_15(h: HistoryBuilder) -> None:
     h.add(
         ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="new")
     )
-    h.add(ONE, MetadataCommitted(offset=5, epoch=1, kind="DeleteBroker", digest="aa"))
+    h.add(ONE, BrokerDeleted(offset=5, broker_id=1))
     answered(h, incarnation="old", offset=5)
     assert verdict(h, "QC-15").verdict is Outcome.NOT_EXERCISED
 
@@ -458,6 +485,7 @@ def test_a_broker_may_have_its_registration_from_a_snapshot(
 
 
 def test_a_controller_that_replays_beside_the_broker_keeps_reg_04(h: HistoryBuilder) -> None:
+    h.add(BROKER, NodeStarted(role="controller", node_id=104, incarnation="c", log_end=0))
     h.add(BROKER, MetadataCommitted(offset=8, epoch=1, kind="Broker", digest="aa"))
     joining(h, 6)  # the controller's own replay, in the same process
     assert verdict(h, "REG-04").verdict is Outcome.HOLDS
