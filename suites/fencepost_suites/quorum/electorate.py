@@ -17,8 +17,11 @@ from fencepost import (
     NodeStarted,
     Rule,
     Scope,
+    Violated,
+    is_second,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -45,8 +48,8 @@ class _Ids:
 
 @final
 class OneSpaceOfIds(Rule[_Ids]):
-    """QC-03. Each node that replays a registration under a controller's id reports it. The broker
-    itself reports the refusal it got."""
+    """QC-03. Each node that replays a registration under a controller's id, or under a negative
+    one, reports it. The broker itself reports the refusal it got."""
 
     clause = "QC-03"
     state = _Ids
@@ -54,23 +57,45 @@ class OneSpaceOfIds(Rule[_Ids]):
     @on(NodeStarted, BrokerCommitted, HeartbeatRefused)
     def step(self, state: _Ids, event: Event, body: Struct) -> Findings:
         match body:
-            case NodeStarted(role="controller"):
-                state.controllers[body.node_id] = (event.process, event.ref)
+            case NodeStarted(role="controller") if not is_second(event.process):
+                known = state.controllers.setdefault(body.node_id, (event.process, event.ref))
+                found = self._two(event, body.node_id, known)
                 if body.node_id in state.brokers:
                     because = state.brokers[body.node_id]
-                    return self._shared(state, event, body.node_id, because)
+                    found += self._shared(state, event, body.node_id, because)
+                return found
             case BrokerCommitted() if body.broker_id not in state.brokers:
                 state.brokers[body.broker_id] = event.ref
                 if body.broker_id in state.controllers:
                     because = state.controllers[body.broker_id][1]
                     return self._shared(state, event, body.broker_id, because)
-            case HeartbeatRefused() if body.broker_id in state.controllers:
-                if body.error != "NOT_CONTROLLER":
-                    return (Exercised(event.ref, Evidence.PEER),)
+                if body.broker_id < 0:
+                    return (_negative(event, body),)
+            # A refusal for another reason shows nothing of the id.
+            case HeartbeatRefused(error="INVALID_REQUEST") if body.broker_id in state.controllers:
+                return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
 
     @staticmethod
-    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> Findings:
+    def _two(event: Event, node: int, known: tuple[str, Cause]) -> tuple[Violated, ...]:
+        """Another slot has a controller with that id; nobody has started a second one on
+        purpose."""
+        other, because = known
+        if slot_of(other) == slot_of(event.process):
+            return ()
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "{process} and {other} are both controller {controller}",
+            (because,),
+            process=process_scope(event.process),
+            other=process_scope(other),
+            controller=Scope("controller", str(node)),
+        )
+        return (broken,)
+
+    @staticmethod
+    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> tuple[Violated, ...]:
         broken = violated(
             event.ref,
             Evidence.PEER,
@@ -81,6 +106,16 @@ class OneSpaceOfIds(Rule[_Ids]):
             controller=Scope("controller", str(node)),
         )
         return (broken,)
+
+
+def _negative(event: Event, body: BrokerCommitted) -> Violated:
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "broker {broker} is registered, and no id is negative",
+        broker=broker_of(body.broker_id),
+        process=process_scope(event.process),
+    )
 
 
 @dataclass(slots=True)

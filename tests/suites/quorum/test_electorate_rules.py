@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fencepost import Evidence, NodeStarted, PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
@@ -75,6 +77,40 @@ def test_a_refusal_for_another_reason_does_not_exercise_qc_03() -> None:
     refuse(h, 101, "NOT_CONTROLLER")
     refuse(h, 1, "INVALID_REQUEST")
     assert verdict(h, "QC-03").verdict is Outcome.NOT_EXERCISED
+
+
+def test_an_error_that_has_nothing_to_do_with_the_id_does_not_exercise_qc_03() -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    refuse(h, 101, "STALE_BROKER_EPOCH")
+    assert verdict(h, "QC-03").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("process", "outcome"),
+    [
+        pytest.param(FOUR, Outcome.VIOLATED, id="of another slot"),
+        pytest.param("controller-1#2", Outcome.NOT_EXERCISED, id="of the same slot"),
+        pytest.param("controller-1-duplicate#1", Outcome.NOT_EXERCISED, id="by a fault"),
+    ],
+)
+def test_two_controllers_have_two_ids(process: str, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    begin(h, process, 101)
+    assert verdict(h, "QC-03").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("broker", "outcome"), [(-1, Outcome.VIOLATED), (0, Outcome.NOT_EXERCISED)]
+)
+def test_no_id_is_negative(broker: int, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    h.add(
+        ONE,
+        BrokerCommitted(offset=4, broker_id=broker, broker_epoch=4, fenced=True, incarnation="y"),
+    )
+    assert verdict(h, "QC-03").verdict is outcome
 
 
 # ----------------------------------------------------------------------------------- QC-05, QC-29
