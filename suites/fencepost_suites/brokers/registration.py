@@ -406,6 +406,12 @@ class RegistersFenced(Rule[_Entry]):
         return NOTHING
 
 
+_NOT_FOR_THE_ID = frozenset(
+    {"NOT_CONTROLLER", "UNSUPPORTED_VERSION", "INVALID_REQUEST", "CLUSTER_AUTHORIZATION_FAILED"}
+)
+"""The refusals to register that say nothing of who has the id."""
+
+
 @dataclass(slots=True)
 class _Claims:
     """The newest process of each id, and the lease of the process before."""
@@ -422,7 +428,7 @@ class _Claims:
 @final
 class RestartedProcessReclaimsId(Rule[_Claims]):
     """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
-    lease still ran."""
+    lease still ran, by whatever name that has nothing to do with another reason."""
 
     clause = "QC-35"
     state = _Claims
@@ -437,7 +443,7 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
                 state.exited[body.ended] = event.ref
             case LeaseGranted():
                 return self._granted(state, event, body)
-            case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
+            case HeartbeatRefused(broker_epoch=-1) if body.error not in _NOT_FOR_THE_ID:
                 return self._refused(state, event, body.broker_id)
         return NOTHING
 

@@ -164,6 +164,25 @@ def test_a_takeover_exercises_reg_03_once_however_many_nodes_replay_it() -> None
 # ------------------------------------------------------------------------------------------ QC-35
 
 
+@pytest.mark.parametrize(
+    ("error", "epoch", "outcome"),
+    [
+        ("DUPLICATE_BROKER_REGISTRATION", -1, Outcome.VIOLATED),
+        ("BROKER_ID_NOT_REGISTERED", -1, Outcome.VIOLATED),
+        ("UNSUPPORTED_VERSION", -1, Outcome.NOT_EXERCISED),
+        ("NOT_CONTROLLER", -1, Outcome.NOT_EXERCISED),
+        ("STALE_BROKER_EPOCH", 5, Outcome.NOT_EXERCISED),
+    ],
+)
+def test_a_process_waits_for_the_old_lease_by_whatever_name(
+    error: str, epoch: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    bounced(h)
+    h.add(NEW, HeartbeatRefused(broker_id=1, broker_epoch=epoch, error=error, controller=101))
+    assert verdict(h, "QC-35").verdict is outcome
+
+
 def test_a_process_that_a_newer_one_replaced_may_be_refused() -> None:
     h = HistoryBuilder()
     bounced(h)
