@@ -272,6 +272,8 @@ class _Leases:
     suspects: list[Deadline] = field(default_factory=list)
     doubtful: list[tuple[Deadline, int, tuple[Exchange, ...]]] = field(default_factory=list)
     """What is wrong only if nobody answered these heartbeats of a broker id."""
+    unleased: dict[str, Deadline] = field(default_factory=dict)
+    """process -> what is wrong with it, if other brokers tell of the leases that they took."""
 
     def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
         """A broker that its controller has not fenced until this time, unless that stood still."""
@@ -288,10 +290,11 @@ class _Leases:
 
 @final
 class LostLeaseIsFenced(Rule[_Leases]):
-    """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the lease's
-    end. The active controller must fence it within a quarter of the lease and 500 ms, counted from
-    its last accepted answer or its election. An answer to a heartbeat that the broker did not send
-    counts for nothing, and neither does a grant that no controller gave. A controller whose term
+    """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the
+    lease's end. The active controller must fence it within a quarter of the lease and 500 ms,
+    counted from its last accepted answer or its election. An answer to a heartbeat that the
+    broker did not send counts for nothing, and neither does a grant that no controller gave;
+    and a broker that is active has taken one, if brokers tell of these. A controller whose term
     ends may have lost its majority before, so that a whole lease more is allowed then."""
 
     clause = "QC-14"
@@ -377,6 +380,17 @@ class LostLeaseIsFenced(Rule[_Leases]):
     def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Findings:
         held = state.held.setdefault(event.process, _Held())
         was, held.active = held.active, body.new == "ACTIVE"
+        if held.active and event.process not in state.exchanges.taking:
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} became active, and tells of no lease that it took, as others do",
+                process=process_scope(event.process),
+                broker=broker_of(body.broker_id),
+            )
+            # Of no length: where the history is not complete, the lease may be missing.
+            late = Deadline(broken, (), event.at_ns, event.at_ns, bound_ns=1)
+            state.unleased.setdefault(event.process, late)
         if not was or body.new != "FENCED":
             return NOTHING
         if self._outlived(state, event.process, held, event.at_ns, event.ref):
@@ -475,8 +489,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         once = exchange.request is not None and not exchange.reused
         if once and event.at_ns > exchange.answers[0].at_ns + state.period_ns:
             return
-        # A broker that shuts down sends no more heartbeats, and its record fences it.
-        known.watched = known.watched and body.next_state != "SHUTDOWN"
+        # A broker that may shut down sends no more, and is owed its record all the same.
         known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Findings:
@@ -555,7 +568,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
                     since_ns=silent_ns,
                 )
                 state.unfenced(known, broken, end.ended_at_ns)
-        return [*judged(state.suspects, end), *self._doubted(state, end)]
+        unleased = judged(state.unleased.values(), end) if state.exchanges.taking else ()
+        return [*judged(state.suspects, end), *self._doubted(state, end), *unleased]
 
     def _doubted(self, state: _Leases, end: RunEnd) -> Iterator[Finding]:
         """The processes that acted by grants which no controller gave."""

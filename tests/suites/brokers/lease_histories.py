@@ -80,11 +80,12 @@ def grant(
     length_ms: int = LEASE_MS,
     epoch: int = 1,
     late_ms: int = 0,
+    process: str = BROKER,
 ) -> None:
     """The broker takes an answer to what it sent that many milliseconds ago."""
     ends_ns = h.now_ns + (length_ms - late_ms) * MS
     h.add(
-        BROKER,
+        process,
         LeaseGranted(
             broker_id=1,
             broker_epoch=5,

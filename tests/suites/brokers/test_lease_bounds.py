@@ -377,13 +377,42 @@ def test_a_heartbeat_answered_before_any_record_of_the_broker_keeps_qc_14() -> N
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_broker_that_was_granted_its_stop_need_not_be_fenced_for_its_silence() -> None:
+@pytest.mark.parametrize(
+    ("fences", "outcome"), [(True, Outcome.NOT_EXERCISED), (False, Outcome.VIOLATED)]
+)
+def test_a_broker_that_was_granted_its_stop_is_fenced_by_its_record(
+    fences: bool, outcome: Outcome
+) -> None:
     h = HistoryBuilder()
     watched(h)
+    if fences:
+        record(h, 6, fenced=True)
     answer(h, next_state="SHUTDOWN")
     die(h)
     h.after(60_000)
-    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+@pytest.mark.parametrize(
+    ("by", "outcome"),
+    [
+        pytest.param("", Outcome.NOT_EXERCISED, id="nobody tells of leases"),
+        pytest.param(BROKER, Outcome.NOT_EXERCISED, id="it does"),
+        pytest.param("broker-2#1", Outcome.VIOLATED, id="another one does"),
+    ],
+)
+def test_a_broker_is_active_by_a_lease_that_it_took(by: str, outcome: Outcome) -> None:
+    h = HistoryBuilder()
+    if by:
+        answer(h, client=by)
+        grant(h, process=by)
+    h.add(
+        BROKER,
+        BrokerStateChanged(broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="x"),
+    )
+    assert verdict(h, "QC-14").verdict is outcome
+    if outcome is Outcome.VIOLATED:
+        assert verdict(h, "QC-14", complete=False).verdict is Outcome.UNKNOWN
 
 
 def test_a_fenced_broker_that_sends_heartbeats_need_not_be_fenced_again() -> None:
