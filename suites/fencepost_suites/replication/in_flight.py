@@ -175,13 +175,17 @@ class _Queue:
     stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
     """process -> when it stopped leading."""
     last_ns: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, int] = field(default_factory=dict)
+    """process -> the highest high watermark that it has reported."""
 
 
 @final
 class SteppingDownFailsWrites(Rule[_Queue]):
     """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
     answered with an error. Broken by a write that its leader leaves unanswered although it is
-    alive."""
+    alive. A leader that begins to follow has stopped leading, also if it does not say so; and an
+    answer that names another end or a higher high watermark than its leader had reported is held to
+    what was reported."""
 
     clause = "RP-31"
     keys = staticmethod(by_partition)
@@ -202,14 +206,22 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         process = event.process
         state.last_ns[process] = event.at_ns
         waiting = state.waiting.get(process)
-        if waiting is None or event.cause is None or waiting.pop(event.cause, None) is None:
-            return NOTHING
+        stored = None if waiting is None or event.cause is None else waiting.pop(event.cause, None)
         stopped = state.stopped.get(process)
-        return NOTHING if stopped is None else self._late(event, body, stopped[0])
+        if stored is None or stopped is None:
+            return NOTHING
+        return self._late(state, event, stored, stopped[0])
 
     @on(LeadershipStarted)
     def _leads(self, state: _Queue, event: Event, body: LeadershipStarted) -> Findings:
         state.stopped.pop(event.process, None)
+        state.marks[event.process] = max(body.high_watermark, state.marks.get(event.process, 0))
+        return NOTHING
+
+    @on(HighWatermarkAdvanced)
+    def _advanced(self, state: _Queue, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        known = state.marks.get(event.process, 0)
+        state.marks[event.process] = max(body.high_watermark, known)
         return NOTHING
 
     @on(LeadershipEnded)
@@ -221,14 +233,21 @@ class SteppingDownFailsWrites(Rule[_Queue]):
     @on(FollowingStarted)
     def _follows(self, state: _Queue, event: Event, body: FollowingStarted) -> Findings:
         state.last_ns[event.process] = event.at_ns
+        state.stopped.setdefault(event.process, (event.ref, event.at_ns))
         return NOTHING
 
     @staticmethod
-    def _late(event: Event, body: ProduceAnswered, ref: Cause) -> Findings:
+    def _late(state: _Queue, event: Event, stored: Event, ref: Cause) -> Findings:
+        body, write = event.body, stored.body
+        assert isinstance(body, ProduceAnswered)
+        assert isinstance(write, LogAppended)
         if body.error != "NONE":
             return (Exercised(event.ref, Evidence.SELF),)
         # A write that was committed before may be acknowledged after.
-        if body.acks != -1 or body.high_watermark >= body.log_end:
+        log_end = max(body.log_end, write.log_end)
+        # A process that has never reported one is believed.
+        mark = min(body.high_watermark, state.marks.get(event.process, body.high_watermark))
+        if body.acks != -1 or mark >= log_end:
             return NOTHING
         broken = violated(
             event.ref,
@@ -238,8 +257,8 @@ class SteppingDownFailsWrites(Rule[_Queue]):
             (ref,),
             process=process_scope(event.process),
             partition=partition_of(body),
-            offset=body.log_end,
-            high_watermark=body.high_watermark,
+            offset=log_end,
+            high_watermark=mark,
         )
         return (broken,)
 

@@ -25,7 +25,7 @@ from tests.suites.replication.resend_histories import (
     store,
 )
 
-from fencepost import Evidence, FaultHealed, FaultInjected, ProcessExited
+from fencepost import Cause, Evidence, FaultHealed, FaultInjected, ProcessExited
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import LogTruncated, ProduceInvoked
 
@@ -278,6 +278,38 @@ def test_a_waiting_write_below_the_high_watermark_may_be_acknowledged_on_steppin
     step_down(h, B1, 1)
     answer(h, B1, 1, marked=1, cause=ASKED)
     assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
+
+
+def test_a_leader_that_follows_has_stepped_down_also_if_it_does_not_say_so() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    follow(h, B1, 1, 0, leader=2)
+    answer(h, B1, 1, cause=ASKED)
+    assert stated(verdict(h, "RP-31"), "offset") == 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "violated"), [(None, 0), (0, 1), (1, 0)], ids=["nothing", "less", "so much"]
+)
+def test_an_answer_is_held_to_the_high_watermark_that_its_leader_had_reported(
+    reported: int | None, violated: int
+) -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, cause=ASKED)
+    if reported is not None:
+        mark(h, B1, reported)
+    step_down(h, B1, 1)
+    answer(h, B1, 1, marked=36, cause=ASKED)
+    assert verdict(h, "RP-31").violated == violated
+
+
+def test_an_answer_is_held_to_the_end_of_the_write_that_was_stored() -> None:
+    h = HistoryBuilder()
+    for offset in (0, 1):
+        store(h, B1, offset, cause=Cause(CLIENT, offset, True))
+    step_down(h, B1, 1)
+    answer(h, B1, 1, marked=1, cause=Cause(CLIENT, 1, True))
+    assert stated(verdict(h, "RP-31"), "offset", "high_watermark") == (2, 1)
 
 
 def test_a_waiting_write_that_is_never_answered_breaks_rp_31() -> None:
