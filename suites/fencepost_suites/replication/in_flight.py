@@ -33,6 +33,7 @@ from fencepost_kafka import (
     LogAppended,
     LogTruncated,
     ProduceAnswered,
+    ProduceInvoked,
     partition_of,
 )
 from fencepost_suites.common.keys import by_partition
@@ -177,6 +178,8 @@ class _Queue:
     last_ns: dict[str, int] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     """process -> the highest high watermark that it has reported."""
+    acks: dict[str, set[int]] = field(default_factory=dict)
+    """client -> the acknowledgements for which it has asked."""
 
 
 @final
@@ -185,7 +188,7 @@ class SteppingDownFailsWrites(Rule[_Queue]):
     answered with an error. Broken by a write that its leader leaves unanswered although it is
     alive. A leader that begins to follow has stopped leading, also if it does not say so; and an
     answer that names another end or a higher high watermark than its leader had reported is held to
-    what was reported."""
+    what was reported. For which acknowledgements a client had asked is the client's word."""
 
     clause = "RP-31"
     keys = staticmethod(by_partition)
@@ -218,6 +221,11 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         state.marks[event.process] = max(body.high_watermark, state.marks.get(event.process, 0))
         return NOTHING
 
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Queue, event: Event, body: ProduceInvoked) -> Findings:
+        state.acks.setdefault(event.process, set()).add(body.acks)
+        return NOTHING
+
     @on(HighWatermarkAdvanced)
     def _advanced(self, state: _Queue, event: Event, body: HighWatermarkAdvanced) -> Findings:
         known = state.marks.get(event.process, 0)
@@ -247,7 +255,8 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         log_end = max(body.log_end, write.log_end)
         # A process that has never reported one is believed.
         mark = min(body.high_watermark, state.marks.get(event.process, body.high_watermark))
-        if body.acks != -1 or mark >= log_end:
+        asked = state.acks.get(event.cause.process, set()) if event.cause else set()
+        if (body.acks != -1 and asked != {-1}) or mark >= log_end:
             return NOTHING
         broken = violated(
             event.ref,

@@ -58,6 +58,7 @@ def answer(
     marked: int = 0,
     duplicate: bool = False,
     cause: Cause | None = None,
+    acks: int = -1,
 ) -> None:
     good = error == "NONE"
     base, upto = (end - 1, end) if good else (-1, -1)
@@ -67,7 +68,7 @@ def answer(
             topic="orders",
             partition=0,
             client=CLIENT,
-            acks=-1,
+            acks=acks,
             error=error,
             base_offset=base,
             log_end=upto,

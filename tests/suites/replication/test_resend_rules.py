@@ -303,6 +303,22 @@ def test_an_answer_is_held_to_the_high_watermark_that_its_leader_had_reported(
     assert verdict(h, "RP-31").violated == violated
 
 
+@pytest.mark.parametrize(
+    ("asked", "violated"), [((), 0), ((-1,), 1), ((-1, 1), 0)], ids=["unknown", "all", "any"]
+)
+def test_for_which_acknowledgements_a_client_asked_is_its_own_word(
+    asked: tuple[int, ...], violated: int
+) -> None:
+    h = HistoryBuilder()
+    for acks in asked:
+        body = ProduceInvoked(operation=f"op-{acks}", topic="orders", partition=0, acks=acks)
+        h.add(CLIENT, body)
+    store(h, B1, 0, cause=ASKED)
+    step_down(h, B1, 1)
+    answer(h, B1, 1, cause=ASKED, acks=1)
+    assert verdict(h, "RP-31").violated == violated
+
+
 def test_an_answer_is_held_to_the_end_of_the_write_that_was_stored() -> None:
     h = HistoryBuilder()
     for offset in (0, 1):
