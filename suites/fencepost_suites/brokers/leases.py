@@ -53,9 +53,11 @@ DOUBTED_KEPT = 16
 """How many grants of a process are kept to which no answer is known."""
 
 
-def period_ns_of(body: LeaseGranted) -> int:
-    """The length of a granted lease."""
-    return (body.lease_end_ms - body.lease_start_ms) * MS
+def period_ns_of(body: LeaseGranted, given_ns: int = 0) -> int:
+    """The length of a granted lease: as long as its broker says, and no longer than controllers
+    give (`given_ns`; 0: none has said so)."""
+    said_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+    return min(said_ns, given_ns) if given_ns and said_ns > 0 else given_ns or said_ns
 
 
 @final
@@ -260,6 +262,8 @@ class _Leases:
     controller: str = ""
     epoch: int = -1
     period_ns: int = 0
+    given_ns: int = 0
+    """The period that a controller has named last, in an answer that accepts a heartbeat."""
     held: dict[str, _Held] = field(default_factory=dict)
     brokers: dict[int, _Watched] = field(default_factory=dict)
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
@@ -363,7 +367,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         if held.active:
             self._outlived(state, event.process, held, event.at_ns, event.ref)
         held.broker_id = body.broker_id
-        held.period_ns = state.period_ns = period_ns_of(body)
+        held.period_ns = state.period_ns = period_ns_of(body, state.given_ns)
         exchange = state.exchanges.granted(event, body)
         # Its own clock tells when the lease ends, but the lease began when it asked for it.
         ends_ns = exchange.ends_by_ns(body.ends_at_ns, held.period_ns, by_answers=False)
@@ -475,6 +479,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
 
     def _heartbeat(self, state: _Leases, event: Event, body: HeartbeatAnswered) -> None:
         exchange = state.exchanges.answered(event, body)
+        state.given_ns = body.lease_period_ms * MS
         known = state.brokers.get(body.broker_id)
         if event.process != state.controller or known is None:
             return

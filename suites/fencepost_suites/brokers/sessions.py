@@ -45,6 +45,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Brokers
 from fencepost_suites.brokers.fencing import FOR_CLIENTS, Serving
+from fencepost_suites.brokers.leases import period_ns_of
 from fencepost_suites.common.keys import by_slot_living
 
 
@@ -76,6 +77,8 @@ class _Sessions:
     processes: dict[str, _Session] = field(default_factory=dict)
     newest: _Session = field(default_factory=lambda: _Session(Serving()))
     """That of the process which answers whoever asks the slot."""
+    given_ns: int = 0
+    """The period that a controller has named last, in an answer to one of them."""
     suspects: list[Deadline] = field(default_factory=list)
 
     def of(self, process: str) -> _Session:
@@ -88,7 +91,8 @@ class _Sessions:
 
 @final
 class EndedSessionFences(Rule[_Sessions]):
-    """REG-06. A session lasts one period from the answer that granted it. The best evidence is a
+    """REG-06. A session lasts one period from the answer that granted it; the period is the
+    controllers' word, and not only that of the broker. The best evidence is a
     probe that was sent after the session ended, and whether it was answered. A tenth of the period
     and 100 ms are allowed for noticing the end."""
 
@@ -97,12 +101,17 @@ class EndedSessionFences(Rule[_Sessions]):
     state = _Sessions
 
     @on(
-        NodeStarted, LeaseGranted, BrokerStateChanged, RequestRefused, ProbeCompleted, ProcessExited
+        *(NodeStarted, HeartbeatAnswered, LeaseGranted, BrokerStateChanged),
+        *(RequestRefused, ProbeCompleted, ProcessExited),
     )
     def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         match body:
             case ProbeCompleted():
                 return self._probed(state, event, body)
+            case HeartbeatAnswered():
+                if body.error == "NONE":
+                    state.given_ns = body.lease_period_ms * MS
+                return NOTHING
             case ProcessExited():
                 ended = state.processes.get(body.ended)
                 if ended is not None:
@@ -113,7 +122,7 @@ class EndedSessionFences(Rule[_Sessions]):
         match body:
             case LeaseGranted(next_state="ACTIVE"):
                 self._stayed(state, session, event.at_ns, event.ref)
-                session.period_ns = (body.lease_end_ms - body.lease_start_ms) * MS
+                session.period_ns = period_ns_of(body, state.given_ns)
                 # From the answer on, which is later than the lease that the broker itself counts
                 # from its sending: this clause promises no more.
                 serving.ends_ns, serving.granted = event.at_ns + session.period_ns, event.ref

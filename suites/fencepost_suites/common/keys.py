@@ -91,8 +91,11 @@ def by_slot_serving(event: Event) -> Keys:
 
 
 def by_slot_living(event: Event) -> Keys:
-    """As `by_slot_serving`, plus the slot of a process whose end the harness recorded."""
+    """As `by_slot_serving`, plus the slot of a process whose end the harness recorded, or whose
+    heartbeat was answered."""
     body = event.body
+    if isinstance(body, HeartbeatAnswered):
+        return ((slot_of(body.client),),)
     if isinstance(body, ProcessExited):
         return ((slot_of(body.ended),),)
     return by_slot_serving(event)

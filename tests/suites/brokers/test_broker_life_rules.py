@@ -16,15 +16,39 @@ from tests.suites.brokers.life_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, ProcessExited, Stalled
+from fencepost import Evidence, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStopping,
+    HeartbeatAnswered,
+    LeaseGranted,
     RecoveryEnded,
     RecoveryStarted,
     SnapshotLoaded,
 )
+
+
+def answered(h: HistoryBuilder, period_ms: int) -> None:
+    h.add(
+        "controller-1#1",
+        HeartbeatAnswered(
+            client=BROKER,
+            broker_id=1,
+            incarnation="x",
+            request_epoch=5,
+            broker_epoch=5,
+            error="NONE",
+            next_state="ACTIVE",
+            lease_start_ms=0,
+            lease_end_ms=period_ms,
+            lease_period_ms=period_ms,
+            controller_epoch=1,
+            active_controller=101,
+            active=True,
+        ),
+    )
+
 
 # ----------------------------------------------------------------------------------------- REG-01
 
@@ -81,6 +105,32 @@ def test_a_broker_that_stays_online_to_the_end_breaks_reg_06() -> None:
     online(h)
     h.after(4000)
     assert verdict(h, "REG-06").violations[0].evidence is Evidence.SELF
+
+
+@pytest.mark.parametrize(
+    ("given_ms", "outcome"), [(None, Outcome.NOT_EXERCISED), (3000, Outcome.VIOLATED)]
+)
+def test_the_period_of_a_session_is_the_controllers_word(
+    given_ms: int | None, outcome: Outcome
+) -> None:
+    """A broker whose session lasts as long as it says is Online for ever."""
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="x", log_end=0))
+    if given_ms is not None:
+        answered(h, given_ms)
+    said = LeaseGranted(
+        broker_id=1,
+        broker_epoch=5,
+        next_state="ACTIVE",
+        lease_start_ms=0,
+        lease_end_ms=90_000,
+        ends_at_ns=h.now_ns + 90_000 * MS,
+        controller_epoch=1,
+    )
+    h.add(BROKER, said)
+    change(h, "FENCED", "ACTIVE")
+    h.after(4000)
+    assert verdict(h, "REG-06").verdict is outcome
 
 
 def test_a_broker_that_fences_itself_at_the_end_keeps_reg_06() -> None:

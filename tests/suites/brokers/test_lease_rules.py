@@ -26,6 +26,7 @@ from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
+    BrokerStateChanged,
     ControllerElected,
     ControllerResigned,
     HeartbeatRefused,
@@ -153,6 +154,33 @@ def test_a_broker_active_to_the_end_breaks_qc_14() -> None:
     expire(h)
     h.after(500)
     assert verdict(h, "QC-14").violations[0].evidence is Evidence.SELF
+
+
+@pytest.mark.parametrize("said_ms", [100 * LEASE_MS, -1, 0], ids=["longer", "backwards", "none"])
+def test_the_period_of_a_lease_is_the_controllers_word(said_ms: int) -> None:
+    """A broker that says how late it may notice the end by its own period was never late."""
+    h = HistoryBuilder()
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    answer(h)
+    # It counts from its request, and tells another start.
+    body = LeaseGranted(
+        broker_id=1,
+        broker_epoch=5,
+        next_state="ACTIVE",
+        lease_start_ms=50 + LEASE_MS - said_ms,
+        lease_end_ms=50 + LEASE_MS,
+        ends_at_ns=h.now_ns + LEASE_MS * MS,
+        controller_epoch=1,
+    )
+    h.add(BROKER, body)
+    h.add(
+        BROKER,
+        BrokerStateChanged(
+            broker_id=1, old="FENCED", new="ACTIVE", broker_epoch=5, reason="unfenced"
+        ),
+    )
+    fence_itself(h.after(LEASE_MS + 500))
+    assert verdict(h, "QC-14").verdict is Outcome.VIOLATED
 
 
 def test_a_lease_counted_from_its_answer_breaks_qc_14() -> None:
