@@ -406,7 +406,9 @@ def _lies(
     if name != WITHHELD:
         was = getattr(told_in[0].body, name)
         own = ways_of(was)
-        others: list[Way] = [("other", value) for value in values if value != was]
+        # A yes has no other value than a no.
+        seen = () if isinstance(was, bool) else values
+        others: list[Way] = [("other", value) for value in seen if value != was]
         # Values of other events beside those that are made of this one's, and some of each.
         drawn = random.sample(others, min(len(others), max(1, most - len(own))))
         ways = [*own, *drawn]
