@@ -87,6 +87,7 @@ ALL: tuple[Rule[Any], ...] = (
     metadata_disks.CommittedRecordsAreStored(),
     metadata.StandbysHoldState(),
     metadata.RecordsReadAlike(),
+    metadata.ControllersCommit(),
     metadata.SnapshotRebuildsState(),
     metadata.OneSnapshotAtATime(),
     metadata.FormatByLevel(),

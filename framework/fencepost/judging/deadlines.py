@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.events.names import slot_of
 from fencepost.history.run_end import HARNESS, RunEnd
@@ -106,7 +107,7 @@ def _judged(one: Deadline, end: RunEnd) -> Finding:
         notable = stood.ns * STALL_SHARE > one.bound_ns
         if notable and took_ns - stood.ns <= max(2 * one.bound_ns, ANEW_NS):
             return Undecided.of(broken, stood.reason("meanwhile"), _BUT)
-    return broken
+    return replace(broken, certain_ns=one.to_ns)
 
 
 class _Stood(NamedTuple):

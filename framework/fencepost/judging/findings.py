@@ -35,6 +35,9 @@ class Violated(Struct, frozen=True, gc=False):
     """The event `at` broke the promise; `because` are the earlier events that prove it.
 
     `facts` say what it is about. `message` is one sentence, made of them for people (`violated`).
+    `certain_ns` is when it was certain, if that was before it is returned: a rule that returns its
+    violations at the end of a run knew of some ten minutes before, and a link that fails in between
+    takes none of them back.
     """
 
     at: Cause
@@ -42,6 +45,7 @@ class Violated(Struct, frozen=True, gc=False):
     message: str
     because: tuple[Cause, ...] = ()
     facts: Facts = {}
+    certain_ns: int | None = None
 
 
 def violated(

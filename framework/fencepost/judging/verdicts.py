@@ -148,7 +148,7 @@ class Tally:
     violated: int = 0
     violations: list[tuple[int, Broken]] = field(default_factory=list)
     first_ns: int = NEVER_NS
-    """When the first violation was found."""
+    """When the first violation was certain."""
     undecided: int = 0
     follow: set[str] = field(default_factory=set)
     """The clauses that explain undecided findings; empty text: nothing explains one of them."""
@@ -168,7 +168,8 @@ class Tally:
             self.exercised[by] = self.exercised.get(by, 0) + 1
         elif isinstance(finding, Violated):
             self.violated += 1
-            self.first_ns = min(self.first_ns, at_ns)
+            certain_ns = at_ns if finding.certain_ns is None else finding.certain_ns
+            self.first_ns = min(self.first_ns, certain_ns)
             if len(self.violations) < VIOLATIONS_KEPT:
                 broken = Broken(
                     finding.at,

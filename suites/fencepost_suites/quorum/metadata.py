@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from fencepost import (
     MS,
     NOTHING,
+    READ_WITHIN_NS,
     Cause,
     Deadline,
     Event,
@@ -45,6 +46,12 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from fencepost_suites.common.keys import Keys
+
+_RECORDS = (
+    *(BrokerCommitted, BrokerDeleted, FeatureFinalized),
+    *(PartitionCommitted, TopicCommitted, TopicMarked),
+)
+"""The records that each node tells as it replays them."""
 
 
 @dataclass(slots=True)
@@ -132,14 +139,7 @@ class RecordsReadAlike(Rule[_Replayed]):
     keys = staticmethod(_by_offset)
     state = _Replayed
 
-    @on(
-        BrokerCommitted,
-        BrokerDeleted,
-        FeatureFinalized,
-        PartitionCommitted,
-        TopicCommitted,
-        TopicMarked,
-    )
+    @on(*_RECORDS)
     def step(self, state: _Replayed, event: Event, body: Any) -> Findings:
         # The role says who read it, and not what.
         record = structs.replace(body, role="") if hasattr(body, "role") else body
@@ -159,6 +159,64 @@ class RecordsReadAlike(Rule[_Replayed]):
             offset=body.offset,
         )
         return (broken,)
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """How far controllers and others say that the log is committed."""
+
+    controllers: set[str] = field(default_factory=set)
+    committed: int = -1
+    """The largest offset of a record that a controller has replayed."""
+    others: dict[str, tuple[int, Event]] = field(default_factory=dict)
+    """Another process -> the largest offset that it has replayed, and its event."""
+
+
+@final
+class ControllersCommit(Rule[_Ahead]):
+    """QC-06: the log is the controllers'. What a broker says it has replayed, some controller has
+    replayed by the end, if any tells what it replays.
+
+    One broker alone said that the death of another was committed at offset 10^9, and every rule
+    that asks for the newest record believed it for the rest of the run."""
+
+    clause = "QC-06"
+    state = _Ahead
+
+    @on(NodeStarted)
+    def _started(self, state: _Ahead, event: Event, body: NodeStarted) -> Findings:
+        if body.role == "controller":
+            state.controllers.add(event.process)
+        return NOTHING
+
+    @on(*_RECORDS)
+    def _replayed(self, state: _Ahead, event: Event, body: Any) -> Findings:
+        if event.process in state.controllers:
+            state.committed = max(state.committed, body.offset)
+            return NOTHING
+        known = state.others.get(event.process)
+        if known is None or body.offset > known[0]:
+            state.others[event.process] = body.offset, event
+        return NOTHING
+
+    def end(self, state: _Ahead, end: RunEnd) -> Findings:
+        if state.committed < 0:
+            return NOTHING
+        return [
+            violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} {read}, and the controllers have replayed up to {committed}",
+                process=process_scope(process),
+                read=event.body.sentence(),
+                offset=offset,
+                committed=state.committed,
+            )
+            for process, (offset, event) in state.others.items()
+            if offset > state.committed
+            and end.whole_until(event.at_ns)
+            and event.at_ns + READ_WITHIN_NS <= end.ended_at_ns
+        ]
 
 
 @final

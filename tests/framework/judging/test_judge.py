@@ -15,6 +15,7 @@ from fencepost import (
     MS,
     Cause,
     Clause,
+    Deadline,
     Event,
     Evidence,
     Excused,
@@ -35,6 +36,7 @@ from fencepost import (
     Violated,
     on,
 )
+from fencepost import judged as deadlines
 from fencepost.judging.judge import Judge
 from fencepost.judging.verdicts import VIOLATIONS_KEPT, Tally, read_verdicts, write_verdicts
 from fencepost.testing import HistoryBuilder, Judgement, Outcome, judge
@@ -369,6 +371,25 @@ def test_a_violation_is_unknown_if_a_link_may_have_failed_before_it_was_found() 
         assert found.verdict is outcome
         assert found.violated == (outcome is Outcome.VIOLATED)
         assert ("a -> b failed without a fault" in found.reason) is (outcome is Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize(("late_ms", "outcome"), [(1, Outcome.VIOLATED), (9, Outcome.UNKNOWN)])
+def test_a_deadline_that_passed_before_a_link_failed_stays_violated(
+    late_ms: int, outcome: Outcome
+) -> None:
+    class Slow(Listens):
+        def end(self, state: Count, end: RunEnd) -> Findings:
+            to_ns = h.events()[0].at_ns + late_ms * 1_000_000
+            broken = Violated(AT, Evidence.SELF, "it came too late")
+            late = Deadline(broken, ("p",), to_ns - 10, to_ns, bound_ns=1, omission=False)
+            return deadlines([late], end)
+
+    h = HistoryBuilder()
+    h.add("p", Said("self"))
+    failed = LinkFailed(link="a -> b", what="it is gone", since_ns=h.after(4).now_ns)
+    h.after(20).add("harness", failed)
+    found = judge(h.events(), [Slow()], CLAUSES, h.end(), "quorum").verdicts["X-1"]
+    assert found.verdict is outcome
 
 
 def test_tallies_merge_to_what_one_would_have_been() -> None:

@@ -103,6 +103,28 @@ def test_a_node_that_read_a_record_of_another_type_at_an_offset_breaks_qc_06(
     assert verdict(h, "QC-06").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [(True, ""), (True, "too late"), (True, "confirmed"), (False, "")],
+)
+def test_a_record_that_no_controller_has_replayed_breaks_qc_06(
+    h: HistoryBuilder, told: bool, why: str
+) -> None:
+    """Nothing is known where controllers tell no records."""
+    far = structs.replace(one_partition(leader=2, role="broker"), offset=10**9)
+    if told:
+        h.add(ONE, one_partition(leader=1, role="controller"))
+    h.add(BROKER, far)
+    h.after(1_000 if why == "too late" else 60_000)
+    if why == "confirmed":
+        h.add(TWO, far)
+    h.add(ONE, MetadataDigest(offset=32, entities=5, digest="aa"))
+    found = verdict(h, "QC-06")
+    assert found.violated == (told and not why)
+    if found.violations:
+        assert stated(found, "process", "offset", "committed") == (BROKER, 10**9, 9)
+
+
 def test_nodes_in_other_roles_and_later_offsets_keep_qc_06(h: HistoryBuilder) -> None:
     h.add(ONE, one_partition(leader=1, role="controller"))
     h.add(BROKER, one_partition(leader=1, role="broker"))
