@@ -111,6 +111,7 @@ ALL: tuple[Rule[Any], ...] = (
     fencing.StartingBrokerServesNoClient(),
     sessions.EndedSessionFences(),
     global_state.FencedBrokersLeftOut(),
+    global_state.FencedBrokersLeftOutInTime(),
     stopping.GoesOfflineWhenTold(),
     stopping.StopsInTime(),
     fencing.LoserOfIdCountsForNothing(),

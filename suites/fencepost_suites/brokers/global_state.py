@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     NOTHING,
     Cause,
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
     Finding,
     Findings,
@@ -23,6 +25,7 @@ from fencepost import (
     judged,
     on,
     process_scope,
+    slot_of,
     slot_scope,
     violated,
 )
@@ -51,7 +54,7 @@ _WORDS = {
 """The registration draft's name for a KIP-631 state, and whether SHUTDOWN is requested."""
 
 
-class _Told(Struct, frozen=True):
+class _Record(Struct, frozen=True):
     """A record about a broker, and when a node told it first."""
 
     epoch: int
@@ -65,7 +68,7 @@ class _Told(Struct, frozen=True):
 class _State:
     """One broker id: its records, and its processes."""
 
-    records: dict[int, _Told] = field(default_factory=dict)
+    records: dict[int, _Record] = field(default_factory=dict)
     """offset -> the record; a deletion is one that fences it."""
     incarnations: dict[str, str] = field(default_factory=dict)
     """process -> its incarnation."""
@@ -77,7 +80,7 @@ class _State:
 
     def told(self, event: Event, offset: int, *, epoch: int, incarnation: str, out: bool) -> None:
         """A node tells a record of the broker."""
-        told = _Told(epoch, incarnation, out, event.at_ns, event.ref)
+        told = _Record(epoch, incarnation, out, event.at_ns, event.ref)
         self.records.setdefault(offset, told)
 
     def active_by(self, epoch: int, incarnation: str) -> int | None:
@@ -89,7 +92,7 @@ class _State:
         )
         return min(by, default=None)
 
-    def ended(self, epoch: int, offset: int) -> _Told | None:
+    def ended(self, epoch: int, offset: int) -> _Record | None:
         """The first record that ends what the one at this offset began: told by now, though it may
         have been told to others only."""
         later = (
@@ -272,3 +275,89 @@ class FencedBrokersLeftOut(Rule[_Answering]):
             else:
                 found.append(Exercised(event.ref, Evidence.CLIENT))
         return found
+
+
+LEFT_OUT_WITHIN_NS: Final = 30_000 * MS
+"""What a broker that answers clients, and that no fault touches, has replayed by then."""
+
+
+class _Out(Struct, frozen=True):
+    """The newest record of a broker, and since when it is out of the cluster; None: it is in it."""
+
+    offset: int
+    since: tuple[int, Cause] | None
+
+
+@dataclass(slots=True)
+class _Told:
+    """The brokers by the records that any node has told."""
+
+    brokers: dict[int, _Out] = field(default_factory=dict)
+    began: dict[str, int] = field(default_factory=dict)
+    """slot -> when its newest process began."""
+    excuses: Excuses = field(default_factory=Excuses)
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def told(self, event: Event, broker: int, offset: int, *, out: bool) -> None:
+        """A node tells a record of a broker."""
+        known = self.brokers.get(broker, _Out(-1, None))
+        if offset > known.offset:
+            since = known.since or (event.at_ns, event.ref)
+            self.brokers[broker] = _Out(offset, since if out else None)
+
+
+@final
+class FencedBrokersLeftOutInTime(Rule[_Told]):
+    """REG-07, as others know the brokers: that a broker has replayed no record is its own word. It
+    has a lease as long as it answers, so the active controller answers it, and it can replay what
+    that has committed. It is given time for that, and for a fault that keeps it from it."""
+
+    clause = "REG-07"
+    state = _Told
+
+    @on(NodeStarted, BrokerCommitted, BrokerDeleted, ProbeCompleted, *FAULT_KINDS)
+    def step(self, state: _Told, event: Event, body: Struct) -> Findings:
+        match body:
+            case NodeStarted(role="broker"):
+                state.began[slot_of(event.process)] = event.at_ns
+            case BrokerCommitted():
+                state.told(event, body.broker_id, body.offset, out=body.fenced)
+            case BrokerDeleted():
+                state.told(event, body.broker_id, body.offset, out=True)
+            case ProbeCompleted(api="Metadata", outcome="answered"):
+                self._probed(state, event, body)
+            case _:
+                state.excuses.take(event)
+        return NOTHING
+
+    @staticmethod
+    def _probed(state: _Told, event: Event, body: ProbeCompleted) -> None:
+        slot = body.slot
+        for broker in body.brokers:
+            out = state.brokers.get(broker)
+            if out is None or out.since is None:
+                continue
+            since_ns, ref = out.since
+            from_ns = max(since_ns, state.began.get(slot, 0))
+            recently = state.excuses.since(body.sent_at_ns - LEFT_OUT_WITHIN_NS)
+            touched = any(
+                one.hits(slot) or any(slot in pair for pair in one.directions) for one in recently
+            )
+            if touched or body.sent_at_ns - from_ns <= LEFT_OUT_WITHIN_NS:
+                continue
+            broken = violated(
+                event.ref,
+                Evidence.CLIENT,
+                "{slot} named broker {broker} to {client}, {after_ns} after it was fenced",
+                (ref,),
+                slot=slot_scope(slot),
+                broker=broker_of(broker),
+                client=process_scope(event.process),
+                after_ns=body.sent_at_ns - since_ns,
+            )
+            state.suspects.append(
+                Deadline(broken, (slot,), from_ns, body.sent_at_ns, LEFT_OUT_WITHIN_NS)
+            )
+
+    def end(self, state: _Told, end: RunEnd) -> Findings:
+        return judged(state.suspects, end)

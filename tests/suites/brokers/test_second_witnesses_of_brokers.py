@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.suites.brokers.broker_histories import BROKER, NEW, OLD, PEER, grant, record, verdict
+from tests.suites.brokers.broker_histories import (
+    BROKER,
+    NEW,
+    OLD,
+    PEER,
+    PROBE,
+    grant,
+    record,
+    verdict,
+)
 from tests.suites.brokers.life_histories import asked, change, register
 
-from fencepost import NodeStarted, ProcessAsked, ProcessExited, process_scope
+from fencepost import FaultInjected, NodeStarted, ProcessAsked, ProcessExited, process_scope
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -17,6 +26,7 @@ from fencepost_kafka import (
     ControllerElected,
     HeartbeatAnswered,
     HeartbeatRefused,
+    ProbeCompleted,
     RecoveryEnded,
     RecoveryStarted,
 )
@@ -302,3 +312,83 @@ def test_a_broker_that_recovers_its_logs_after_it_has_registered_breaks_reg_02()
     found = verdict(h, "REG-02")
     assert (found.violated, found.exercised) == (1, 0)
     assert found.violations[0].because == (h.events()[0].ref,)
+
+
+# ----------------------------------------------------------------------------------------- REG-07
+
+
+def fenced_for(h: HistoryBuilder, after_ms: int) -> None:
+    """Broker 1 is fenced by a record that this node tells; then broker 2 names it to a client."""
+    h.add("broker-2#1", NodeStarted(role="broker", node_id=2, incarnation="z", log_end=0))
+    record(h, 5, fenced=False)
+    record(h, 9, fenced=True)
+    record(h, 10, fenced=True)
+    h.after(after_ms - 2)
+
+
+def names_it(h: HistoryBuilder) -> None:
+    sent_ns = h.now_ns
+    probed = ProbeCompleted(
+        operation="p",
+        api="Metadata",
+        broker=2,
+        slot="broker-2",
+        topic="orders",
+        partition=-1,
+        outcome="answered",
+        error="",
+        records=0,
+        base_offset=-1,
+        sent_at_ns=sent_ns,
+        brokers=(1, 2),
+    )
+    h.add(PROBE, probed)
+
+
+@pytest.mark.parametrize(("after_ms", "outcome"), [(30_000, NOT_EXERCISED), (30_001, VIOLATED)])
+def test_a_broker_that_replays_nothing_may_name_a_fenced_one_for_half_a_minute(
+    after_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    fenced_for(h, after_ms)
+    names_it(h)
+    found = verdict(h, "REG-07")
+    assert found.verdict is outcome
+    assert all(one.because == (h.events()[2].ref,) for one in found.violations)
+    if outcome is VIOLATED:
+        assert verdict(h, "REG-07", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("why", "outcome"),
+    [
+        ("nothing", VIOLATED),
+        ("it began anew", NOT_EXERCISED),
+        ("the other one is back", NOT_EXERCISED),
+        ("a fault cut it off", NOT_EXERCISED),
+        ("a fault cut others off", VIOLATED),
+    ],
+)
+def test_a_broker_that_had_no_time_to_replay_may_name_a_fenced_one(
+    why: str, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    fenced_for(h, 60_000)
+    if why == "it began anew":
+        h.add("broker-2#2", NodeStarted(role="broker", node_id=2, incarnation="w", log_end=0))
+    elif why == "the other one is back":
+        record(h, 11, fenced=False)
+    elif why.startswith("a fault"):
+        others = "broker-2" if why == "a fault cut it off" else "broker-3"
+        cut = FaultInjected(
+            fault_id="cut-1",
+            fault="cut",
+            targets=(others, "controller-1"),
+            receipt=True,
+            evidence="measured",
+            directions=(f"{others} -> controller-1",),
+        )
+        h.add("harness", cut)
+    h.after(10_000)
+    names_it(h)
+    assert verdict(h, "REG-07").verdict is outcome
