@@ -13,13 +13,17 @@ from typing import final
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
     MS,
     NOTHING,
     Cause,
     Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Finding,
     Findings,
     NodeStopped,
@@ -32,6 +36,7 @@ from fencepost import (
     judged,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
@@ -51,6 +56,10 @@ from fencepost_suites.common.keys import by_broker
 
 DOUBTED_KEPT = 16
 """How many grants of a process are kept to which no answer is known."""
+
+AT_LAST_NS = 30_000 * MS
+"""How long controllers may leave a silent broker unfenced beside two leases, however often they
+replace each other."""
 
 
 def period_ns_of(body: LeaseGranted, given_ns: int = 0) -> int:
@@ -253,6 +262,11 @@ class _Watched:
     fenced: bool = False
     """By the newest committed record: a new controller owes it nothing more."""
     expired: bool = False
+    silent_ns: int = 0
+    """When any controller heard it last, or a record unfenced it. No election changes that."""
+    in_office_ns: int = 0
+    """For how long controllers had been in office by then."""
+    slot: str = ""
 
 
 @dataclass(slots=True)
@@ -273,11 +287,28 @@ class _Leases:
     spoke: dict[str, int] = field(default_factory=dict)
     """process that was elected -> the time of its last event, of those that the rule reads."""
     ended: set[str] = field(default_factory=set)
+    excuses: Excuses = field(default_factory=Excuses)
+    since_ns: int = 0
+    """When the present controller was elected."""
+    past_ns: int = 0
+    """For how long all former ones were in office."""
     suspects: list[Deadline] = field(default_factory=list)
     doubtful: list[tuple[Deadline, int, tuple[Exchange, ...]]] = field(default_factory=list)
     """What is wrong only if nobody answered these heartbeats of a broker id."""
     unleased: dict[str, Deadline] = field(default_factory=dict)
     """process -> what is wrong with it, if other brokers tell of the leases that they took."""
+
+    def in_office_ns(self, at_ns: int) -> int:
+        """For how long controllers were in office until then."""
+        return self.past_ns + (at_ns - self.since_ns if self.controller else 0)
+
+    def calm(self, known: _Watched) -> bool:
+        """Whether no fault has acted on anything but the broker since it is silent."""
+        return not any(
+            any(known.slot not in pair for pair in one.directions)
+            or (not one.directions and bool(one.slots - {known.slot}))
+            for one in self.excuses.since(known.silent_ns)
+        )
 
     def unfenced(self, known: _Watched, violated: Violated, until_ns: int) -> None:
         """A broker that its controller has not fenced until this time, unless that stood still."""
@@ -316,6 +347,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
         LeaseGranted,
         LeaseExpired,
         ProcessExited,
+        *FAULT_KINDS,
     )
     def step(self, state: _Leases, event: Event, body: Struct) -> Findings:
         if event.process in state.spoke:
@@ -325,6 +357,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
                 state.exchanges.sent(event, body)
             case HeartbeatAnswered(error="NONE"):
                 self._heartbeat(state, event, body)
+            case FaultInjected() | FaultHealed():
+                state.excuses.take(event)
             case LeaseGranted():
                 self._granted(state, event, body)
             case BrokerStateChanged():
@@ -345,6 +379,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
             case ControllerElected() if body.epoch > state.epoch:
                 self._vacant(state, event)
                 state.controller, state.epoch = event.process, body.epoch
+                state.since_ns = event.at_ns
                 state.terms[body.epoch], state.spoke[event.process] = event.process, event.at_ns
                 for known in state.brokers.values():
                     known.since_ns, known.beat = event.at_ns, event.ref
@@ -496,6 +531,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
             return
         # A broker that may shut down sends no more, and is owed its record all the same.
         known.since_ns, known.beat, known.heard = event.at_ns, event.ref, event.ref
+        known.silent_ns, known.slot = event.at_ns, slot_of(body.client)
+        known.in_office_ns = state.in_office_ns(event.at_ns)
 
     def _committed(self, state: _Leases, event: Event, body: BrokerCommitted) -> Findings:
         known = state.brokers.get(body.broker_id)
@@ -505,7 +542,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
             self._overdue(state, known, body.broker_id, event)
             if not body.fenced:
                 known.since_ns, known.beat = event.at_ns, event.ref
-                known.expired = False
+                known.silent_ns, known.expired = event.at_ns, False
+                known.in_office_ns = state.in_office_ns(event.at_ns)
             known.offset, known.fenced = body.offset, body.fenced
             known.watched = not body.fenced
         # Any node but the controller shows that the record was really written.
@@ -521,10 +559,10 @@ class LostLeaseIsFenced(Rule[_Leases]):
     ) -> None:
         """Whether the active controller has left a silent broker unfenced for too long; `more_ns`
         are allowed beside the bound."""
-        if not (known.watched and state.controller and state.period_ns):
-            return
         over_ns = event.at_ns - known.since_ns - state.period_ns
-        if known.beat is None or over_ns <= state.period_ns // 4 + 500 * MS + more_ns:
+        watched = known.watched and state.controller and state.period_ns and known.beat
+        if not watched or over_ns <= state.period_ns // 4 + 500 * MS + more_ns:
+            LostLeaseIsFenced._at_last(state, known, broker, event.at_ns, event.ref)
             return
         known.watched = False
         # An election from which its silence counts is no reason to leave it unfenced.
@@ -540,6 +578,33 @@ class LostLeaseIsFenced(Rule[_Leases]):
         )
         state.unfenced(known, broken, event.at_ns)
 
+    @staticmethod
+    def _at_last(
+        state: _Leases, known: _Watched, broker: int, at_ns: int, at: Cause | None
+    ) -> None:
+        """Whether a broker is silent and unfenced for so long that it matters no more which
+        controllers were in office meanwhile, and that each began its silence anew."""
+        served_ns = state.in_office_ns(at_ns) - known.in_office_ns
+        heard = known.heard
+        if known.fenced or heard is None or known.since_ns == known.silent_ns:
+            return
+        if served_ns <= AT_LAST_NS + 2 * state.period_ns:
+            return
+        # One finding, whatever else is told of this silence.
+        known.heard = None
+        if not state.calm(known):
+            return
+        broken = violated(
+            at or heard,
+            Evidence.PEER,
+            "none of the controllers fenced broker {broker} for {since_ns} without a heartbeat",
+            (heard,),
+            broker=broker_of(broker),
+            since_ns=at_ns - known.silent_ns,
+        )
+        actors = tuple(sorted(set(state.terms.values())))
+        state.suspects.append(Deadline(broken, actors, known.silent_ns, at_ns, AT_LAST_NS))
+
     def _vacant(self, state: _Leases, event: Event) -> None:
         """There is no active controller: the next one gives every lease a full period. What is late
         by now stays so."""
@@ -547,7 +612,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
             # A controller whose term ends may have lost its majority up to a lease before, and
             # could fence nobody since.
             self._overdue(state, known, broker, event, state.period_ns)
-        state.controller = ""
+        state.past_ns, state.controller = state.in_office_ns(event.at_ns), ""
 
     def _gone(self, state: _Leases, event: Event, process: str) -> None:
         state.held.pop(process, None)
@@ -573,6 +638,8 @@ class LostLeaseIsFenced(Rule[_Leases]):
                     since_ns=silent_ns,
                 )
                 state.unfenced(known, broken, end.ended_at_ns)
+            else:
+                self._at_last(state, known, broker, end.ended_at_ns, None)
         unleased = judged(state.unleased.values(), end) if state.exchanges.taking else ()
         return [*judged(state.suspects, end), *self._doubted(state, end), *unleased]
 
