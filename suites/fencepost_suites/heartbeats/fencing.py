@@ -60,6 +60,8 @@ class Contact:
     session: str = ""
     stopped: str = ""
     """Its state before it said that it stops."""
+    active: Event | None = None
+    """The event by which it became active, while no heartbeat of it was accepted."""
     judged: bool = False
     """Whether the fencing after the newest contact was found to be overdue."""
     suspects: list[Deadline] = field(default_factory=list)
@@ -79,9 +81,12 @@ class Contact:
                 self.session = body.state
             case BrokerStateChanged():
                 self.state = body.new
+                first = body.new == "ACTIVE" and self.contact is None
+                self.active = event if first else None
             case MetadataHeartbeatSent():
                 self.sent_ns, self.sent = event.at_ns, event.ref
             case MetadataHeartbeatReceived(error="NONE") if self.counts(body):
+                self.active = None
                 # From the sending: the controller's clock for this broker starts later, and ends
                 # before.
                 self.contact_ns, self.contact = self.sent_ns, self.sent
@@ -165,10 +170,20 @@ class _Contacts:
         # A broker that names a longer timeout than all others would give itself more time.
         one.timeout_ns = min(one.timeout_ns, max(others, default=one.timeout_ns))
 
+    def begin(self, process: str, one: Contact) -> None:
+        """A process that asks, and is active though no heartbeat of it was accepted, is in contact
+        from when it became active, and for as long as other brokers name. One that asks nobody
+        follows an older protocol."""
+        timeout_ns = max((ns for name, ns in self.named.items() if name != process), default=0)
+        if one.active is not None and one.sent is not None and timeout_ns:
+            one.contact_ns, one.contact = one.active.at_ns, one.active.ref
+            one.timeout_ns, one.active = timeout_ns, None
+
 
 @final
 class SilenceFences(Rule[_Contacts]):
-    """HB-06. The timeout begins when the broker sends its last accepted heartbeat. The broker must
+    """HB-06. The timeout begins when the broker sends its last accepted heartbeat, or when it
+    became active before that. The broker must
     fence itself within 1.1 timeouts and 100 ms. Serving a client later breaks the promise, too. A
     cluster's brokers have one timeout: no broker has a longer one than all others have named. If no
     other has named one, the broker's own word counts. An accepted heartbeat counts if a controller
@@ -191,6 +206,7 @@ class SilenceFences(Rule[_Contacts]):
             state.died(body.ended)
         name = body.ended if isinstance(body, ProcessExited) else event.process
         one = state.of.setdefault(name, Contact())
+        state.begin(name, one)
         self._overdue(one, event.at_ns, event.ref)
         if isinstance(body, ProcessExited):
             one.state = ""
@@ -241,7 +257,8 @@ class SilenceFences(Rule[_Contacts]):
 
     def end(self, state: _Contacts, end: RunEnd) -> Findings:
         found: list[Finding] = []
-        for one in state.of.values():
+        for name, one in state.of.items():
+            state.begin(name, one)
             if one.contact is not None:
                 self._overdue(one, end.ended_at_ns, one.contact)
             found.extend(judged(one.suspects, end))

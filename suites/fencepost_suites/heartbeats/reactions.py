@@ -177,7 +177,9 @@ class AcceptedUnfences(Rule[_Reactions]):
                 if body.old == "FENCED" and body.new == "ACTIVE" and answer is not None:
                     found = (Exercised(event.ref, Evidence.SELF),)
             case MetadataHeartbeatReceived():
-                one.unrecorded = None
+                # An answer to another incarnation is none to it.
+                if body.incarnation_id == one.contact.incarnation:
+                    one.unrecorded = None
                 # Later, the timeout may be over before the broker can react, and it rightly stays
                 # fenced.
                 in_time = event.at_ns < one.contact.sent_ns + body.timeout_ms * MS * 9 // 10
@@ -233,8 +235,8 @@ class RefusedFencesItself(Rule[_Reactions]):
         found: Findings = NOTHING
         match body:
             case MetadataHeartbeatReceived():
-                one.unrecorded = None
                 own = body.incarnation_id == one.contact.incarnation
+                one.unrecorded = None if own else one.unrecorded
                 if own and active and _refuses(body.error, body.state in TARGETS):
                     one.hold(event)
             case BrokerStateChanged():

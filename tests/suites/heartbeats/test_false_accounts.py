@@ -352,6 +352,34 @@ def test_a_broker_has_no_longer_timeout_than_all_others() -> None:
     assert judged_as("HB-06", *alone) is NOT_EXERCISED
 
 
+online = call(changed, new="ACTIVE", old="INITIAL", reason="unfenced", state="Online")
+HELD = 3_300 + 100
+"""For how long a broker may be active without an accepted heartbeat, in milliseconds."""
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(HELD, NOT_EXERCISED), (HELD + 1, VIOLATED)])
+def test_a_broker_of_which_no_heartbeat_was_accepted_is_in_contact_since_it_was_active(
+    ms: int, outcome: Outcome
+) -> None:
+    """A broker that withheld the answers that it got, or told them of another incarnation, was
+    never in contact, and so never out of it."""
+    other = call(received, incarnation=7)
+    # The heartbeat and its answer take a millisecond each, and so does the event of its activity.
+    end = steps(wait(ms - 3), killed)
+    assert judged_as("HB-06", names_timeout, registered, online, sent, other, end) is outcome
+
+
+def test_a_broker_that_sends_no_heartbeat_or_knows_no_timeout_is_in_no_contact() -> None:
+    late = wait(600_000)
+    assert judged_as("HB-06", names_timeout, registered, online, late) is NOT_EXERCISED
+    assert judged_as("HB-06", registered, online, sent, late) is NOT_EXERCISED
+
+
+def test_an_accepted_heartbeat_counts_more_than_when_a_broker_was_active() -> None:
+    history = (names_timeout, registered, online, sent, wait(3_000), sent, received)
+    assert judged_as("HB-06", *history, wait(3_000), killed) is NOT_EXERCISED
+
+
 # ------------------------------------------------------------------------------------------ HB-11
 
 

@@ -69,6 +69,13 @@ def test_a_broker_that_records_no_answer_is_judged_by_its_controller(clause: str
 
 
 @pytest.mark.parametrize("clause", SILENT)
+def test_an_answer_to_another_incarnation_is_none_that_a_broker_records(clause: str) -> None:
+    begin, once = SILENT[clause]
+    other = steps(once, call(received, incarnation=7))
+    assert judged_as(clause, begin, *[other] * 20) is VIOLATED
+
+
+@pytest.mark.parametrize("clause", SILENT)
 @pytest.mark.parametrize("target", ["broker-1", "broker-2#1"])
 def test_a_fault_at_either_may_have_lost_the_answers(clause: str, target: str) -> None:
     begin, once = SILENT[clause]
