@@ -314,13 +314,14 @@ class ReadableAgain(Rule[_Consumers]):
             acknowledged=one.acked,
         )
         why = state.forfeits.gone.get(place)
-        if why is not None or one.fit.excuses(since_ns, at_ns, bound_ns):
+        calm_ns = one.fit.calm.over(since_ns, at_ns, bound_ns)
+        if why is not None or not calm_ns:
             was, reader.excuse = reader.excuse, why or one.fit.why_not
             if reader.excuse is None or was == reader.excuse:
                 return NOTHING
             return (Excused.of(broken, reader.excuse),)
-        from_ns = max(since_ns, one.fit.since_ns or 0)
         slots = state.around.needed(state.partitions.newest[place].replicas)
+        from_ns = at_ns - calm_ns
         late = Deadline(broken, (HARNESS, *slots), from_ns, at_ns, bound_ns, witnesses=(name,))
         state.suspects.append(_Stuck(place, offset, late))
         reader.reported = True

@@ -178,7 +178,7 @@ class _Healing:
                 yield self._fenced(broker)
         for place, one in self.partitions.newest.items():
             # Only such brokers have its messages: nobody can lead it.
-            if one.topic in self.marked or (one.isr and gone.issuperset(one.isr)):
+            if one.topic in self.marked or (one.isr and gone >= set(one.isr)):
                 continue
             # A partition that moves needs a leader all the same, so this comes before the question
             # of reassignments.

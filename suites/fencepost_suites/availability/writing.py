@@ -137,6 +137,10 @@ class Wanted:
         elif idle_ns is not None and at_ns - idle_ns > PAUSE_NS:
             self.pauses.append((idle_ns, at_ns))
 
+    def idle(self, at_ns: int) -> int:
+        """How long no client wanted to write since one could last."""
+        return sum(min(end, at_ns) - max(begin, self.since_ns) for begin, end in self.pauses)
+
     def late(self, from_ns: int, at_ns: int, bound_ns: int) -> bool:
         """Whether clients have tried to write for longer than the bound.
 
@@ -370,12 +374,15 @@ class WritableAgain(Rule[_Writing]):
                 continue
             if not wanted.late(wanted.since_ns, at_ns, bound_ns):
                 continue
-            fit_ns = wanted.fit.since_ns
+            calm = wanted.fit.calm
             # The bound runs from the later of two: clients want to write, and the partition has its
-            # majority undisturbed.
-            from_ns = max(wanted.since_ns, fit_ns or 0)
+            # majority undisturbed. It has run, too, once it would have twice in all such times.
+            calm_ns = calm.now(wanted.since_ns, at_ns)
+            if not wanted.late(at_ns - calm_ns, at_ns, bound_ns):
+                calm_ns = calm.within(wanted.since_ns, at_ns) - wanted.idle(at_ns)
+                calm_ns = calm_ns if calm_ns > 2 * bound_ns else 0
             lost = state.forfeits.gone.get(place)
-            if lost is not None or fit_ns is None or not wanted.late(from_ns, at_ns, bound_ns):
+            if lost is not None or not calm_ns:
                 why = lost or wanted.fit.why_not
                 # Each excuse is printed once, and again only when it is another one.
                 if why is not None and wanted.excuse != why:
@@ -384,7 +391,7 @@ class WritableAgain(Rule[_Writing]):
                 continue
             record = state.partitions.newest[place]
             clients = frozenset(client for _, client in wanted.open.values())
-            broken = _unwritable(at, at_ns, wanted, record, fit_ns=from_ns, clients=clients)
+            broken = _unwritable(at, at_ns, wanted, record, calm_ns=calm_ns, clients=clients)
             # All whose stalls on a busy machine could explain the delay. The clients are witnesses:
             # one that stood still itself saw nothing.
             slots = state.around.needed(record.replicas)
@@ -392,7 +399,7 @@ class WritableAgain(Rule[_Writing]):
                 Deadline(
                     broken,
                     (HARNESS, *slots),
-                    from_ns,
+                    at_ns - calm_ns,
                     at_ns,
                     bound_ns,
                     witnesses=tuple(sorted(clients)),
@@ -425,11 +432,11 @@ def _unwritable(
     wanted: Wanted,
     record: PartitionCommitted,
     *,
-    fit_ns: int,
+    calm_ns: int,
     clients: Collection[str],
 ) -> Violated:
-    """A violation: these clients could not write for too long, though nothing has disturbed the
-    partition since `fit_ns`."""
+    """A violation: these clients could not write for too long, though nothing disturbed the
+    partition for `calm_ns` of that."""
     death, leader = wanted.death, record.leader
     dead: Facts = {} if death is None else {"former": broker_of(death.broker)}
     leads: Facts = {} if leader < 0 else {"leader": broker_of(leader)}
@@ -445,7 +452,7 @@ def _unwritable(
         () if death is None else (death.ref,),
         partition=partition_of(record),
         since_ns=at_ns - wanted.since_ns,
-        fit_ns=at_ns - fit_ns,
+        fit_ns=calm_ns,
         isr=tuple(map(broker_of, record.isr)),
         clients=tuple(map(process_scope, sorted(clients))),
         **dead,

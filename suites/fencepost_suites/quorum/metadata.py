@@ -168,8 +168,8 @@ class _Ahead:
     controllers: set[str] = field(default_factory=set)
     committed: int = -1
     """The largest offset of a record that a controller has replayed."""
-    others: dict[str, tuple[int, Event]] = field(default_factory=dict)
-    """Another process -> the largest offset that it has replayed, and its event."""
+    others: dict[str, tuple[int, Event, str]] = field(default_factory=dict)
+    """Another process -> the largest offset that it has replayed, its event, and its sentence."""
 
 
 @final
@@ -196,7 +196,7 @@ class ControllersCommit(Rule[_Ahead]):
             return NOTHING
         known = state.others.get(event.process)
         if known is None or body.offset > known[0]:
-            state.others[event.process] = body.offset, event
+            state.others[event.process] = body.offset, event, body.sentence()
         return NOTHING
 
     def end(self, state: _Ahead, end: RunEnd) -> Findings:
@@ -208,11 +208,11 @@ class ControllersCommit(Rule[_Ahead]):
                 Evidence.PEER,
                 "{process} {read}, and the controllers have replayed up to {committed}",
                 process=process_scope(process),
-                read=event.body.sentence(),
+                read=read,
                 offset=offset,
                 committed=state.committed,
             )
-            for process, (offset, event) in state.others.items()
+            for process, (offset, event, read) in state.others.items()
             if offset > state.committed
             and end.whole_until(event.at_ns)
             and event.at_ns + READ_WITHIN_NS <= end.ended_at_ns

@@ -37,6 +37,51 @@ def test_a_fault_of_a_replica_outside_of_the_isr_excuses_no_write() -> None:
     assert writable(story).verdict is Outcome.VIOLATED
 
 
+def struck(story: Story, times: int) -> Story:
+    """Small faults, one after the other: each ends soon, and stops nothing."""
+    for number in range(times):
+        story.after(14_900).fault(f"log_level-{number}", "broker-2#1")
+        story.after(100).heal(f"log_level-{number}")
+    story.phase("end")
+    return story
+
+
+# Of each 15 s, 7 s are no recovery; all of these and the newest 15 s are 36 s, twice the bound.
+MANY = pytest.mark.parametrize(("times", "violated"), [(4, 0), (5, 1)])
+
+
+@MANY
+def test_small_faults_do_not_begin_the_bound_of_writing_anew_for_ever(
+    times: int, violated: int
+) -> None:
+    story = Story()
+    story.write("first")
+    story.invoke("next")
+    found = writable(struck(story, times))
+    assert (found.violated, found.excused > 0) == (violated, True)
+
+
+@MANY
+def test_nor_that_of_reading(times: int, violated: int) -> None:
+    story = Story()
+    for offset in range(4):
+        story.ack(offset)
+    story.poll(0)
+    story.poll(0, 1, 2, 3, by=OTHER)
+    assert readable(struck(story, times)).violated == violated
+
+
+def test_a_time_in_which_nobody_wanted_to_write_is_not_added() -> None:
+    story = Story()
+    story.write("first")
+    for number in range(8):
+        story.invoke(f"w{number}")
+        story.after(1_000).complete(f"w{number}", "failed", error="NOT_ENOUGH_REPLICAS")
+        story.after(13_900).fault(f"log_level-{number}", "broker-2#1")
+        story.after(100).heal(f"log_level-{number}")
+    assert writable(story).violated == 0
+
+
 @pytest.mark.parametrize("error", ["INVALID_RECORD", "CLUSTER_AUTHORIZATION_FAILED"])
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_broker_refuses_for_good_only_what_it_never_accepted(error: str, accepted: bool) -> None:
