@@ -44,6 +44,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.committed import Brokers
+from fencepost_suites.brokers.exchanges import Exchanges
 from fencepost_suites.brokers.fencing import FOR_CLIENTS, Serving
 from fencepost_suites.brokers.leases import period_ns_of
 from fencepost_suites.common.keys import by_slot_living
@@ -224,6 +225,7 @@ class _Takeover:
     incarnations: dict[int, str] = field(default_factory=dict)
     """broker -> the incarnation in its newest record."""
     stopping: set[int] = field(default_factory=set)
+    exchanges: Exchanges = field(default_factory=Exchanges)
     period_ns: int = 0
 
     def begin(self, epoch: int, process: str, elected_ns: int, elected: Cause | None) -> None:
@@ -249,12 +251,12 @@ class _Takeover:
 
 @final
 class FullPeriodAtTakeover(Rule[_Takeover]):
-    """QC-31. The broker's evidence is the first lease from the new controller, if it was not fenced
-    in between. A peer's is the fencing record: the log names the epoch of its writer, so a record
-    of the new controller for a process that neither stops nor has registered anew needs no further
-    witness. Where a controller does not say that it was elected, a record of its epoch does: it was
-    elected after the first vote in that epoch. A tenth of the period is allowed for clock
-    differences."""
+    """QC-31. The broker's evidence is the first lease from the new controller, if that gave it,
+    and if it was not fenced in between. A peer's is the fencing record: the log names the epoch of
+    its writer, so a record of the new controller for a process that neither stops nor has
+    registered anew needs no further witness. Where a controller does not say that it was elected,
+    a record of its epoch does: it was elected after the first vote in that epoch. A tenth of the
+    period is allowed for clock differences."""
 
     clause = "QC-31"
     state = _Takeover
@@ -290,6 +292,8 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
                     state.begin(voted, "", voted_ns, vote)
             case HeartbeatAnswered():
                 state.period_ns = body.lease_period_ms * MS
+                if body.error == "NONE":
+                    state.exchanges.answered(event, body)
             case HeartbeatSent(target_state="SHUTDOWN") | BrokerStopping():
                 state.stopping.add(body.broker_id)
             case LeaseExpired():
@@ -302,10 +306,17 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
                 # Its process registers anew, and no record fences it before that.
                 state.owed.discard(body.broker_id)
             case LeaseGranted(next_state="ACTIVE") if body.controller_epoch == state.epoch:
-                if body.broker_id in state.owed:
+                if body.broker_id in state.owed and self._given(state, event, body):
                     state.owed.discard(body.broker_id)
                     return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
+
+    @staticmethod
+    def _given(state: _Takeover, event: Event, body: LeaseGranted) -> bool:
+        """Whether a controller tells that it gave the lease, if any tells of answers."""
+        taken = state.exchanges.granted(event, body)
+        told = state.exchanges.is_borne_out(taken, event.process, body.lease_start_ms)
+        return told or not state.exchanges.answering
 
     @staticmethod
     def _expired(state: _Takeover, event: Event, body: LeaseExpired) -> Findings:

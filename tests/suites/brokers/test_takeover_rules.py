@@ -13,7 +13,7 @@ from tests.suites.brokers.broker_histories import (
     record,
     verdict,
 )
-from tests.suites.brokers.lease_histories import expired
+from tests.suites.brokers.lease_histories import answer, expired
 from tests.suites.brokers.life_histories import tell
 from tests.suites.partition_histories import stated
 
@@ -49,6 +49,18 @@ def test_a_controller_that_fences_at_its_election_breaks_qc_31() -> None:
     found = verdict(h, "QC-31")
     assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
     assert found.violations[0].evidence is Evidence.PEER
+
+
+@pytest.mark.parametrize(("start_ms", "outcome"), [(0, Outcome.HOLDS), (50, Outcome.VIOLATED)])
+def test_a_lease_that_the_new_controller_did_not_give_pays_nothing(
+    start_ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    taken_over(h)
+    answer(h, start_ms=start_ms, process=NEW, epoch=2)
+    grant(h)
+    expire(h.after(500))
+    assert verdict(h, "QC-31").verdict is outcome
 
 
 def test_without_a_peer_the_controllers_own_event_breaks_qc_31() -> None:
