@@ -132,6 +132,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_replicas(watermarks.StoredIsrCounts()),
     laggards.LaggardIsDropped(),
     of_replicas(isr.ReturnsOnlyCaughtUp()),
+    of_replicas(isr.JoinsOnceAsked()),
     isr.EpochsGuardIsrChanges(),
     isr.IsrOfReplicas(),
     elections.DeadIsrHasNoLeader(),

@@ -154,6 +154,58 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
         return found
 
 
+@dataclass(slots=True)
+class _Asked:
+    """The ISR by the newest record, and who is to join it."""
+
+    record: PartitionCommitted | None = None
+    joining: set[int] = field(default_factory=set)
+    """The replicas that a leader has asked to take in, while no record has stored that."""
+
+
+@final
+class JoinsOnceAsked(Rule[_Asked]):
+    """RP-10. A leader that kept silent about whom it takes in, or named others, was believed: only
+    its request says where the follower's log ends. So a record by which a member joins beside its
+    leader must follow a request to take it in. Without a controller a leader stores the ISR itself,
+    and at an election whom it likes: there the record is the leader's own word, too."""
+
+    clause = "RP-10"
+    planes = ("quorum", "legacy")
+    keys = staticmethod(by_partition)
+    state = _Asked
+
+    @on(IsrChangeAsked)
+    def _asked(self, state: _Asked, event: Event, body: IsrChangeAsked) -> Findings:
+        state.joining |= {*body.new_isr} - {*body.old_isr}
+        return NOTHING
+
+    @on(PartitionCommitted)
+    def _committed(self, state: _Asked, event: Event, body: PartitionCommitted) -> Findings:
+        known = state.record
+        if known is not None and body.offset <= known.offset:
+            return NOTHING
+        state.record = body
+        asked = frozenset(state.joining)
+        state.joining -= {*body.isr}
+        # Of several changes at once it is not told which one took a member in.
+        if known is None or body.skipped or not body.leader == known.leader >= 0:
+            return NOTHING
+        unasked = sorted({*body.isr} - {*known.isr} - asked)
+        if not unasked:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "brokers {joined} joined the ISR of {partition} by record {record}, though no leader "
+            "had asked to take them in",
+            joined=tuple(map(broker_of, unasked)),
+            partition=partition_of(body),
+            record=body.offset,
+        )
+        return (broken,)
+
+
 _STALE = ("FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER", "STALE_BROKER_EPOCH")
 
 

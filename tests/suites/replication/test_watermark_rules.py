@@ -368,4 +368,44 @@ def test_a_record_takes_no_laggard_into_the_isr_though_nobody_asked_for_it(
     follow(h, log_end=log_end)
     mark(h, 5, 6, counted=(1,), isr=(1,))
     stored_isr(h, 4, 2, ALL3)
-    assert verdict(h, "RP-10").violated == violated
+    found = verdict(h, "RP-10").violations
+    assert sum("high_watermark" in one.facts for one in found) == violated
+
+
+@pytest.mark.parametrize(
+    ("asked", "joined"),
+    [(None, ("broker 2", "broker 3")), ((1, 2), ("broker 3",)), (ALL3, ())],
+    ids=["silent", "another one", "both"],
+)
+def test_who_joins_the_isr_was_asked_for_by_a_leader(
+    asked: tuple[int, ...] | None, joined: tuple[str, ...]
+) -> None:
+    """A leader that kept its request from the history, or named another ISR in it, took a laggard
+    in unseen."""
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1,))
+    lead(h)
+    if asked is not None:
+        ask(h, asked, old=(1,), ends=(6, 6, 6))
+    stored_isr(h, 4, 2, ALL3)
+    broken = [one for one in verdict(h, "RP-10").violations if "joined" in one.facts]
+    assert [stated(one, "joined") for one in broken] == ([joined] if joined else [])
+
+
+def test_a_request_takes_a_follower_in_once() -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1, 2))
+    lead(h)
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 6))
+    for offset, isr in ((4, ALL3), (5, (1, 2)), (6, ALL3)):
+        stored_isr(h, offset, offset, isr)
+    (broken,) = verdict(h, "RP-10").violations
+    assert broken.facts["record"] == 6
+
+
+@pytest.mark.parametrize("leader", [2, -1], ids=["another leader", "none before"])
+def test_whom_a_new_leader_finds_needs_no_request(leader: int) -> None:
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1,), leader=leader)
+    stored_isr(h, 4, 2, ALL3)
+    assert verdict(h, "RP-10").verdict is Outcome.NOT_EXERCISED

@@ -119,14 +119,16 @@ def follow(h: HistoryBuilder, log_end: int = 0, own: int = 0) -> None:
     )
 
 
-def stored_isr(h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...]) -> None:
+def stored_isr(
+    h: HistoryBuilder, offset: int, epoch: int, isr: tuple[int, ...], leader: int = 1
+) -> None:
     h.add(
         "controller-1#1",
         PartitionCommitted(
             offset=offset,
             topic="orders",
             partition=0,
-            leader=1,
+            leader=leader,
             leader_epoch=epoch,
             isr=isr,
             replicas=ALL3,
