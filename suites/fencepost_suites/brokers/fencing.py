@@ -46,6 +46,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.common.keys import by_slot_serving
+from fencepost_suites.common.starts import process_begun
 
 FETCH_WAIT_NS = 1_000 * MS
 """How long before its answer a fetch may have arrived; a produce is stored at once."""
@@ -239,7 +240,7 @@ class StartingBrokerServesNoClient(Rule[Serving]):
         self, state: Serving, event: Event, body: ProcessSpawned | NodeStarted
     ) -> Findings:
         if body.role == "broker":
-            state.begin(body.started if isinstance(body, ProcessSpawned) else event.process)
+            state.begin(process_begun(event, body))
             state.started_ns, state.lost = event.at_ns, event.ref
         return NOTHING
 

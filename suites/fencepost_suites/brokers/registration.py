@@ -8,6 +8,7 @@ from typing import Final, final
 from msgspec import Struct
 
 from fencepost import (
+    MS,
     NOTHING,
     Cause,
     Deadline,
@@ -18,6 +19,7 @@ from fencepost import (
     Findings,
     NodeStarted,
     ProcessExited,
+    ProcessSpawned,
     Reason,
     Rule,
     RunEnd,
@@ -34,12 +36,14 @@ from fencepost_kafka import (
     ControllerElected,
     HeartbeatAnswered,
     HeartbeatRefused,
+    HeartbeatSent,
     LeaseGranted,
     MetadataCommitted,
     broker_of,
 )
 from fencepost_suites.brokers.exchanges import Exchange, Exchanges
 from fencepost_suites.common.keys import by_broker, by_process
+from fencepost_suites.common.starts import process_begun
 
 TAKEN_KEPT: Final = 3
 """How many heartbeats are kept beside the newest one, for what it is that made a process active."""
@@ -423,68 +427,98 @@ class _Claims:
     """process -> those that had not exited when it started: it is the restart of none of them."""
     exited: dict[str, Cause] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
+    asked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """process -> start of the lease in its newest heartbeat, and when it sent that."""
+    refused: set[str] = field(default_factory=set)
+    """The processes that were refused; each side tells of a refusal, and it may be repeated."""
+
+    def leased(self, broker: int, process: str, ends_ns: int, ref: Cause) -> None:
+        """A process has a lease, by its own word or by the controller's."""
+        lease = self.leases.get(broker)
+        if lease is None or lease[1] < ends_ns:
+            self.leases[broker] = (process, ends_ns, ref)
 
 
 @final
 class RestartedProcessReclaimsId(Rule[_Claims]):
-    """QC-35. The new process reports it: a lease granted, or refused, while the dead process's
-    lease still ran, by whatever name that has nothing to do with another reason."""
+    """QC-35. The new process or the controller reports it: a lease granted, or refused, while the
+    dead process's lease still ran, by whatever name that has nothing to do with another reason.
+    That lease is what the dead process took, or what the controller gave for its newest request,
+    whichever ends later."""
 
     clause = "QC-35"
     state = _Claims
 
-    @on(NodeStarted, ProcessExited, LeaseGranted, HeartbeatRefused)
+    @on(
+        *(ProcessSpawned, NodeStarted, ProcessExited),
+        *(HeartbeatSent, HeartbeatAnswered, LeaseGranted, HeartbeatRefused),
+    )
     def step(self, state: _Claims, event: Event, body: Struct) -> Findings:
         match body:
-            case NodeStarted(role="broker"):
-                state.newest[body.node_id] = event.process
-                state.beside[event.process] = frozenset(state.beside.keys() - state.exited.keys())
+            case ProcessSpawned(role="broker") | NodeStarted(role="broker"):
+                process = process_begun(event, body)
+                state.newest[body.node_id] = process
+                # By its first word: it told that it started later than it did.
+                living = frozenset(state.beside.keys() - state.exited.keys())
+                state.beside.setdefault(process, living)
             case ProcessExited():
                 state.exited[body.ended] = event.ref
             case LeaseGranted():
                 return self._granted(state, event, body)
+            case HeartbeatSent():
+                state.asked[event.process] = body.lease_start_ms, event.at_ns
+            case HeartbeatAnswered(error="NONE", active=True):
+                start_ms, sent_ns = state.asked.get(body.client, (-1, 0))
+                if start_ms == body.lease_start_ms:
+                    ends_ns = sent_ns + (body.lease_end_ms - start_ms) * MS
+                    state.leased(body.broker_id, body.client, ends_ns, event.ref)
             case HeartbeatRefused(broker_epoch=-1) if body.error not in _NOT_FOR_THE_ID:
-                return self._refused(state, event, body.broker_id)
+                return self._refused(state, event, event.process, body.broker_id)
+            case HeartbeatAnswered(request_epoch=-1, active=True) if (
+                body.error not in _NOT_FOR_THE_ID
+            ):
+                return self._refused(state, event, body.client, body.broker_id)
         return NOTHING
 
     @staticmethod
-    def _waits_for(state: _Claims, event: Event, broker: int) -> tuple[str, int, Cause] | None:
+    def _waits_for(
+        state: _Claims, process: str, broker: int, at_ns: int
+    ) -> tuple[str, int, Cause] | None:
         """The lease of a dead process of this id that still runs, if this process is the newest
         one, and was started after the dead one had ended."""
         lease = state.leases.get(broker)
-        if lease is None or lease[0] == event.process or lease[0] not in state.exited:
+        if lease is None or lease[0] == process or lease[0] not in state.exited:
             return None
         # The two ran beside each other, so the newer one is a second process with the id, and no
         # restart.
-        if lease[0] in state.beside.get(event.process, ()):
+        if lease[0] in state.beside.get(process, ()):
             return None
-        if state.newest.get(broker) != event.process or event.process in state.registered:
+        if state.newest.get(broker) != process or process in state.registered:
             return None
-        return lease if lease[1] > event.at_ns else None
+        return lease if lease[1] > at_ns else None
 
     def _granted(self, state: _Claims, event: Event, body: LeaseGranted) -> Findings:
-        old = self._waits_for(state, event, body.broker_id)
+        old = self._waits_for(state, event.process, body.broker_id, event.at_ns)
         state.registered.add(event.process)
-        lease = state.leases.get(body.broker_id)
-        if lease is None or lease[1] < body.ends_at_ns:
-            state.leases[body.broker_id] = (event.process, body.ends_at_ns, event.ref)
+        state.leased(body.broker_id, event.process, body.ends_at_ns, event.ref)
         return NOTHING if old is None else (Exercised(event.ref, Evidence.PEER),)
 
-    def _refused(self, state: _Claims, event: Event, broker: int) -> Findings:
-        old = self._waits_for(state, event, broker)
-        if old is None:
+    def _refused(self, state: _Claims, event: Event, process: str, broker: int) -> Findings:
+        old = self._waits_for(state, process, broker, event.at_ns)
+        if old is None or process in state.refused:
             return NOTHING
-        process, ends_ns, ref = old
-        because = (ref, state.exited[process])
+        state.refused.add(process)
+        dead, ends_ns, ref = old
+        because = (ref, state.exited[dead])
         broken = violated(
             event.ref,
             Evidence.PEER,
             "{process} was refused broker id {broker} because of {other}, which was dead and had "
             "{left_ns} of its lease left",
             because,
-            process=process_scope(event.process),
+            process=process_scope(process),
             broker=broker_of(broker),
-            other=process_scope(process),
+            other=process_scope(dead),
             left_ns=ends_ns - event.at_ns,
         )
         return (broken,)

@@ -15,6 +15,7 @@ from fencepost import (
     Exercised,
     Findings,
     NodeStarted,
+    ProcessSpawned,
     Rule,
     Scope,
     Violated,
@@ -36,6 +37,7 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_suites.common.keys import by_process
+from fencepost_suites.common.starts import process_begun
 
 
 @dataclass(slots=True)
@@ -54,12 +56,15 @@ class OneSpaceOfIds(Rule[_Ids]):
     clause = "QC-03"
     state = _Ids
 
-    @on(NodeStarted, BrokerCommitted, HeartbeatRefused)
+    @on(ProcessSpawned, NodeStarted, BrokerCommitted, HeartbeatRefused)
     def step(self, state: _Ids, event: Event, body: Struct) -> Findings:
         match body:
-            case NodeStarted(role="controller") if not is_second(event.process):
-                known = state.controllers.setdefault(body.node_id, (event.process, event.ref))
-                found = self._two(event, body.node_id, known)
+            case ProcessSpawned(role="controller") | NodeStarted(role="controller"):
+                process = process_begun(event, body)
+                if is_second(process):
+                    return NOTHING
+                known = state.controllers.setdefault(body.node_id, (process, event.ref))
+                found = self._two(event, process, body.node_id, known)
                 if body.node_id in state.brokers:
                     because = state.brokers[body.node_id]
                     found += self._shared(state, event, body.node_id, because)
@@ -77,18 +82,20 @@ class OneSpaceOfIds(Rule[_Ids]):
         return NOTHING
 
     @staticmethod
-    def _two(event: Event, node: int, known: tuple[str, Cause]) -> tuple[Violated, ...]:
+    def _two(
+        event: Event, process: str, node: int, known: tuple[str, Cause]
+    ) -> tuple[Violated, ...]:
         """Another slot has a controller with that id; nobody has started a second one on
         purpose."""
         other, because = known
-        if slot_of(other) == slot_of(event.process):
+        if slot_of(other) == slot_of(process):
             return ()
         broken = violated(
             event.ref,
             Evidence.PEER,
             "{process} and {other} are both controller {controller}",
             (because,),
-            process=process_scope(event.process),
+            process=process_scope(process),
             other=process_scope(other),
             controller=Scope("controller", str(node)),
         )

@@ -15,6 +15,7 @@ from fencepost import (
     Exercised,
     Findings,
     NodeStarted,
+    ProcessSpawned,
     Rule,
     on,
     process_scope,
@@ -43,10 +44,10 @@ class ControllersWantRights(Rule[_Endpoint]):
     keys = staticmethod(by_slot_serving)
     state = _Endpoint
 
-    @on(NodeStarted, RequestRefused, ProbeCompleted)
+    @on(ProcessSpawned, NodeStarted, RequestRefused, ProbeCompleted)
     def step(self, state: _Endpoint, event: Event, body: Struct) -> Findings:
         match body:
-            case NodeStarted(role="controller"):
+            case ProcessSpawned(role="controller") | NodeStarted(role="controller"):
                 state.controller = event.ref
                 state.refused.clear()
             case RequestRefused(reason="unauthorized"):

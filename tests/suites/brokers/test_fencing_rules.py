@@ -53,6 +53,15 @@ def test_a_fetch_served_long_after_the_fence_breaks_qc_17() -> None:
     assert verdict(h, "QC-17").verdict is Outcome.VIOLATED
 
 
+def test_a_broker_that_is_silent_about_its_start_breaks_qc_17_all_the_same() -> None:
+    h = HistoryBuilder()
+    spawned = ProcessSpawned(started=BROKER, slot="broker-1", role="broker", node_id=1, pid=1)
+    h.add("harness", spawned)
+    change(h, "ACTIVE", "FENCED")
+    store(h)
+    assert verdict(h, "QC-17").verdict is Outcome.VIOLATED
+
+
 @pytest.mark.parametrize(
     ("stalled_ms", "outcome"), [(950, Outcome.UNKNOWN), (500, Outcome.VIOLATED)]
 )

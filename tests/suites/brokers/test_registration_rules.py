@@ -20,9 +20,14 @@ from tests.suites.brokers.registration_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, NodeStarted
+from fencepost import MS, Evidence, NodeStarted, ProcessExited, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ControllerElected, HeartbeatAnswered, HeartbeatRefused
+from fencepost_kafka import (
+    ControllerElected,
+    HeartbeatAnswered,
+    HeartbeatRefused,
+    HeartbeatSent,
+)
 
 
 def answer(
@@ -387,6 +392,90 @@ def test_a_refusal_once_the_old_lease_has_ended_does_not_break_qc_35(
     )
     h.add(NEW, refused)
     assert verdict(h, "QC-35").verdict is outcome
+
+
+DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
+
+
+def spawn(h: HistoryBuilder, process: str) -> None:
+    body = ProcessSpawned(started=process, slot="broker-1", role="broker", node_id=1, pid=1)
+    h.add("harness", body)
+
+
+def restarted(h: HistoryBuilder, asked: int | None = 0) -> None:
+    """A broker that keeps silent about its starts and its lease, is killed and started again.
+    `asked`: the start of the lease in its newest heartbeat."""
+    spawn(h, OLD)
+    if asked is not None:
+        body = HeartbeatSent(
+            broker_id=1,
+            broker_epoch=5,
+            controller=101,
+            correlation=1,
+            target_state="ACTIVE",
+            lease_start_ms=asked,
+            metadata_offset=0,
+        )
+        h.add(OLD, body)
+    answer(h, OLD, start_ms=0)
+    h.add("harness", ProcessExited(ended=OLD, exit_code=-9, signal=9, expected=True))
+    spawn(h, NEW)
+
+
+def refused(h: HistoryBuilder) -> None:
+    body = HeartbeatRefused(broker_id=1, broker_epoch=-1, error=DUPLICATE, controller=101)
+    h.add(NEW, body)
+
+
+def test_the_words_of_the_harness_and_the_controller_are_enough_for_qc_35() -> None:
+    h = HistoryBuilder()
+    restarted(h)
+    answer(h, NEW, request_epoch=-1, error=DUPLICATE)
+    (broken,) = verdict(h, "QC-35").violations
+    # The lease began when its broker asked for it, 4 ms before.
+    assert stated(broken, "process", "other", "left_ns") == (NEW, OLD, (LEASE_MS - 4) * MS)
+
+
+def test_a_refusal_that_both_sides_tell_breaks_qc_35_once() -> None:
+    h = HistoryBuilder()
+    restarted(h)
+    answer(h, NEW, request_epoch=-1, error=DUPLICATE)
+    refused(h)
+    assert verdict(h, "QC-35").violated == 1
+
+
+@pytest.mark.parametrize("asked", [None, 7], ids=["nothing", "something else"])
+def test_a_lease_for_which_the_dead_process_had_not_asked_does_not_break_qc_35(
+    asked: int | None,
+) -> None:
+    h = HistoryBuilder()
+    restarted(h, asked)
+    refused(h)
+    assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(
+    ("ms", "outcome"), [(LEASE_MS - 5, Outcome.VIOLATED), (LEASE_MS - 4, Outcome.NOT_EXERCISED)]
+)
+def test_a_refusal_once_the_lease_that_was_given_has_ended_does_not_break_qc_35(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    restarted(h)
+    h.after(ms)
+    refused(h)
+    assert verdict(h, "QC-35").verdict is outcome
+
+
+def test_a_process_that_tells_late_that_it_began_is_a_restart_of_none_that_ran_then() -> None:
+    h = HistoryBuilder()
+    spawn(h, OLD)
+    grant(h, OLD)
+    spawn(h, NEW)
+    h.add("harness", ProcessExited(ended=OLD, exit_code=-9, signal=9, expected=True))
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
+    refused(h)
+    assert verdict(h, "QC-35").verdict is Outcome.NOT_EXERCISED
 
 
 def test_an_id_regained_within_the_old_lease_keeps_qc_35() -> None:

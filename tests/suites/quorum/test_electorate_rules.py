@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Evidence, NodeStarted, PromiseObserved
+from fencepost import Evidence, NodeStarted, ProcessSpawned, PromiseObserved
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -36,6 +36,13 @@ def begin(h: HistoryBuilder, process: str, node: int) -> None:
     h.add(process, NodeStarted(role="controller", node_id=node, incarnation="x", log_end=0))
 
 
+def spawn(h: HistoryBuilder, process: str, node: int) -> None:
+    """The harness starts a controller, which never says so."""
+    slot = process.partition("#")[0]
+    body = ProcessSpawned(started=process, slot=slot, role="controller", node_id=node, pid=1)
+    h.add("harness", body)
+
+
 def refuse(h: HistoryBuilder, broker: int, error: str, controller: int = 101) -> None:
     h.add(
         BROKER,
@@ -60,6 +67,18 @@ def test_a_controller_that_begins_under_a_brokers_id_breaks_qc_03() -> None:
     h = HistoryBuilder()
     h.add(ONE, BrokerCommitted(offset=4, broker_id=1, broker_epoch=4, fenced=True, incarnation="y"))
     begin(h, FOUR, 1)
+    assert verdict(h, "QC-03").verdict is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("said", [None, 102], ids=["silent", "another id"])
+def test_a_controllers_id_is_that_under_which_the_harness_started_it(said: int | None) -> None:
+    h = HistoryBuilder()
+    spawn(h, ONE, 101)
+    if said is not None:
+        begin(h, ONE, said)
+    h.add(
+        ONE, BrokerCommitted(offset=4, broker_id=101, broker_epoch=4, fenced=True, incarnation="y")
+    )
     assert verdict(h, "QC-03").verdict is Outcome.VIOLATED
 
 
@@ -348,6 +367,13 @@ def test_a_controller_that_obeys_any_client_breaks_qc_04() -> None:
     begin(h, ONE, 101)
     command(h, "answered")
     assert verdict(h, "QC-04").violations[0].evidence is Evidence.CLIENT
+
+
+def test_a_controller_that_is_silent_about_its_start_breaks_qc_04_all_the_same() -> None:
+    h = HistoryBuilder()
+    spawn(h, ONE, 101)
+    command(h, "answered")
+    assert verdict(h, "QC-04").verdict is Outcome.VIOLATED
 
 
 def test_a_controller_that_wants_rights_keeps_qc_04() -> None:
