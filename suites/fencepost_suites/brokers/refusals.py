@@ -218,6 +218,7 @@ class _Joining:
     """What starting brokers have replayed and stored, and the offsets of their registrations."""
 
     incarnation: dict[str, str] = field(default_factory=dict)
+    """process -> its incarnation, as a controller has answered it, or else as the process says."""
     combined: set[str] = field(default_factory=set)
     """The processes with a controller, which replays the same log at its own pace."""
     registered: dict[str, _Registered] = field(default_factory=dict)
@@ -244,13 +245,15 @@ class _Joining:
 class OnlineOnceCaughtUp(Rule[_Joining]):
     """REG-04. Exercised by the first activity of every process: it has replayed its own committed
     registration, and it had checkpointed the metadata that it had when it was registered. Whenever
-    it is Online again, it has replayed its newest registration."""
+    it is Online again, it has replayed its newest registration. Which registration is its own is
+    the controller's word: a process that named another incarnation was Online by any metadata."""
 
     clause = "REG-04"
     state = _Joining
 
     @on(
         NodeStarted,
+        HeartbeatAnswered,
         BrokerCommitted,
         MetadataCommitted,
         SnapshotLoaded,
@@ -261,7 +264,9 @@ class OnlineOnceCaughtUp(Rule[_Joining]):
         process = event.process
         match body:
             case NodeStarted(role="broker"):
-                state.incarnation[process] = body.incarnation
+                state.incarnation.setdefault(process, body.incarnation)
+            case HeartbeatAnswered(error="NONE") if body.client:
+                state.incarnation[body.client] = body.incarnation
             case NodeStarted(role="controller"):
                 state.combined.add(process)
             case BrokerCommitted():

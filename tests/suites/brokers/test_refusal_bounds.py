@@ -266,6 +266,22 @@ def test_a_broker_that_is_online_again_has_its_newest_registration(
     assert verdict(h, "REG-04").verdict is outcome
 
 
+@pytest.mark.parametrize("said", [None, "other"], ids=["silent", "another incarnation"])
+@pytest.mark.parametrize(("answers", "violated"), [(True, 1), (False, 0)])
+def test_which_registration_is_its_own_is_the_controllers_word(
+    said: str | None, answers: bool, violated: int
+) -> None:
+    h = HistoryBuilder()
+    if said is not None:
+        h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation=said, log_end=0))
+    registered(h, 8, "x")
+    if answers:
+        answer(h, incarnation="x")
+    h.add(BROKER, SnapshotStored(offset=7, epoch=1, records=2, entities=2, level=1, digest=""))
+    move(h, "FENCED", "ACTIVE")
+    assert verdict(h, "REG-04").violated == violated
+
+
 # ----------------------------------------------------------------------------------------- REG-01
 
 
