@@ -9,6 +9,7 @@ violated is undecided, since a fault may excuse it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from fencepost import (
     ClusterRecovered,
@@ -25,6 +26,7 @@ from fencepost.history.run_end import HARNESS
 from fencepost_kafka import (
     BoundsStated,
     BrokerCommitted,
+    BrokerDeclared,
     ConsumerPositioned,
     PartitionCommitted,
     Polled,
@@ -33,11 +35,12 @@ from fencepost_kafka import (
     ReadCompleted,
 )
 from second_readings.clients import deleted, logs
-from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
+from second_readings.reading import NEVER, At, History, Word, reading, softened, undecided, violated
 
 MS = 1_000_000
 SECOND = 1_000 * MS
 FAULTS = (FaultInjected, FaultHealed)
+STATE = (BrokerCommitted, BrokerDeclared, PartitionCommitted)
 LIVES = (ProcessSpawned, ProcessExited, PhaseStarted)
 STOPPED_WITHIN_NS = 20 * SECOND
 
@@ -84,14 +87,88 @@ def undisturbed(history: History, from_ns: int, to_ns: int, but: str = "") -> bo
     )
 
 
-@reading("AVAIL-recovered", ClusterRecovered, *FAULTS)
+@reading("AVAIL-recovered", BoundsStated, ClusterRecovered, *STATE, *LIVES, *FAULTS)
 def recovered(history: History) -> Iterator[Word]:
-    """The cluster is whole again within a bound of the last healing."""
+    """The cluster is whole again within a bound of the last healing: every broker that runs is
+    unfenced, and every partition has a live leader and all its replicas in sync."""
+    # A partition whose disks were harmed need not recover.
+    found = still_lacking(history)
+    yield from softened(found) if history.lost_data else found
+
+
+def still_lacking(history: History) -> Iterator[Word]:
+    stated = bounds(history)
+    if stated is None:
+        return
     for at in by_harness(history, ClusterRecovered):
-        if not at.body.recovered:
-            from_ns = at.at_ns - at.body.bound_ms * MS
-            sure = not history.lost_data and not stalled(history, from_ns, at.at_ns)
-            yield (violated if sure else undecided)(*at.body.missing)
+        if not at.body.recovered:  # the harness waited for it, and looked at the cluster
+            slow = stalled(history, at.at_ns - at.body.bound_ms * MS, at.at_ns)
+            yield (undecided if slow else violated)(*at.body.missing)
+    healings = [at.at_ns for at in by_harness(history, FaultHealed)]
+    if not healings:
+        return
+    from_ns = max(healings)
+    due_ns = from_ns + stated.recovered_ms * MS
+    if min([history.end.ended_at_ns, *_asked_to_end(history)]) <= due_ns:
+        return
+    lacking = set(lacks(history, due_ns))
+    moments = [at.at_ns for at in history.of(*STATE) if from_ns < at.at_ns <= due_ns]
+    for moment in (from_ns, *moments):
+        lacking &= set(lacks(history, moment))
+    still = any(fault.to_ns > from_ns for fault in history.faults)
+    disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)
+    sure = history.end.complete and not still and not disturbed
+    for what in sorted(lacking):
+        yield (violated if sure else undecided)(what)
+
+
+def lacks(history: History, at_ns: int) -> Iterator[str]:
+    """What a cluster lacks to be whole, by the newest records of that time."""
+    fenced, partitions = newest(history, at_ns)
+    alive = running_brokers(history, at_ns)
+    for node in alive:
+        if fenced.get(node):
+            yield f"broker {node}"
+    for name, record in partitions.items():
+        if deleted(history, record.topic):
+            continue
+        if record.leader not in alive or not set(record.replicas) <= set(record.isr):
+            yield name
+
+
+def newest(history: History, at_ns: int) -> tuple[dict[int, bool], dict[str, PartitionCommitted]]:
+    """By the newest records: which brokers are fenced, and the state of each partition."""
+    fenced: dict[int, tuple[int, bool]] = {}
+    partitions: dict[str, PartitionCommitted] = {}
+    for at in history.of(*STATE):
+        body = at.body
+        if at.at_ns > at_ns:
+            break
+        match body:
+            case PartitionCommitted():
+                name = f"{body.topic}-{body.partition}"
+                known = partitions.get(name)
+                if known is None or body.offset > known.offset:
+                    partitions[name] = body
+            case BrokerCommitted():
+                if body.offset >= fenced.get(body.broker_id, (-1, False))[0]:
+                    fenced[body.broker_id] = body.offset, body.fenced
+            case BrokerDeclared():
+                fenced[body.broker_id] = -1, body.new not in ("Active", "Stopping")
+    return {node: is_fenced for node, (_, is_fenced) in fenced.items()}, partitions
+
+
+def running_brokers(history: History, at_ns: int) -> set[int]:
+    """The ids of brokers of which a process runs."""
+    alive: dict[str, int] = {}
+    for at in by_harness(history, ProcessSpawned, ProcessExited):
+        if at.at_ns > at_ns:
+            break
+        if isinstance(at.body, ProcessExited):
+            alive.pop(at.body.ended, None)
+        elif at.body.role == "broker":
+            alive[at.body.started] = at.body.node_id
+    return set(alive.values())
 
 
 @reading("AVAIL-running", ProcessExited, NodeStopped, ProcessSpawned, *FAULTS)
@@ -130,7 +207,7 @@ def stopped(history: History) -> Iterator[Word]:
             yield (violated if sure else undecided)(process)
 
 
-@reading("AVAIL-fenced", BoundsStated, BrokerCommitted, PartitionCommitted, *LIVES, *FAULTS)
+@reading("AVAIL-fenced", BoundsStated, *STATE, *LIVES, *FAULTS)
 def fenced(history: History) -> Iterator[Word]:
     """A dead broker leads nothing and is fenced within a bound of its death."""
     stated = bounds(history)
@@ -141,34 +218,25 @@ def fenced(history: History) -> Iterator[Word]:
             continue
         due_ns = death.at_ns + stated.fenced_ms * MS
         slot, node = born.body.slot, born.body.node_id
-        # Its next process is another one from when that is registered; before, the dead one is not
-        # replaced, however often its slot is started.
-        again = [
-            at.at_ns
-            for at in history.of(BrokerCommitted)
-            if at.body.broker_id == node
-            and at.at_ns >= death.at_ns
-            and at.body.broker_epoch > _epoch(history, node, death.at_ns)
-        ]
-        until_ns = min([history.end.ended_at_ns, *again, *_asked_to_end(history)])
+        until_ns = min([history.end.ended_at_ns, *_asked_to_end(history)])
         if until_ns <= due_ns:
             continue
-        about = _still_there(history, node, due_ns)
-        sure = history.end.complete and undisturbed(
-            history, death.at_ns - stated.fenced_ms * MS, due_ns, death.body.ended
+        # Its next process is another one once that is registered; before, the dead one is not
+        # replaced, however often its slot is started.
+        again = any(
+            at.body.node_id == node and death.at_ns <= at.at_ns <= due_ns for at in spawned.values()
         )
-        for what in about:
+        is_fenced, partitions = newest(history, due_ns)
+        led = [name for name, record in partitions.items() if record.leader == node]
+        unfenced = ["unfenced"] if is_fenced.get(node) is False else []
+        sure = (
+            history.end.complete
+            and not again
+            and node not in running_brokers(history, death.at_ns)
+            and undisturbed(history, death.at_ns - stated.fenced_ms * MS, due_ns, death.body.ended)
+        )
+        for what in (*led, *unfenced):
             yield (violated if sure else undecided)(slot, what)
-
-
-def _epoch(history: History, node: int, at_ns: int) -> int:
-    """The newest epoch of a broker's registration by then."""
-    known = [
-        at.body.broker_epoch
-        for at in history.of(BrokerCommitted)
-        if at.body.broker_id == node and at.at_ns < at_ns
-    ]
-    return max(known, default=-1)
 
 
 def _asked_to_end(history: History) -> Iterator[int]:
@@ -178,28 +246,14 @@ def _asked_to_end(history: History) -> Iterator[int]:
             yield at.at_ns
 
 
-def _still_there(history: History, node: int, at_ns: int) -> Iterator[str]:
-    """What the committed records say at that time that a broker should have lost."""
-    led: dict[str, tuple[int, int]] = {}
-    state: tuple[int, bool] | None = None
-    for at in history.of(PartitionCommitted, BrokerCommitted):
-        body = at.body
-        if at.at_ns > at_ns:
-            continue
-        if isinstance(body, PartitionCommitted):
-            name = f"{body.topic}-{body.partition}"
-            led[name] = max(led.get(name, (-1, -1)), (body.offset, body.leader))
-        elif body.broker_id == node and (state is None or body.offset >= state[0]):
-            state = body.offset, body.fenced
-    yield from (name for name, (_, leader) in led.items() if leader == node)
-    if state is not None and not state[1]:
-        yield "unfenced"
-
-
 def load_ended_ns(history: History) -> int:
     """When clients were asked to finish; no client need try any more after that."""
     drains = [at.at_ns for at in by_harness(history, PhaseStarted) if at.body.phase == "drain"]
     return min(drains, default=history.end.ended_at_ns)
+
+
+def ends_of(history: History, process: str) -> list[int]:
+    return [at.at_ns for at in by_harness(history, ProcessExited) if at.body.ended == process]
 
 
 def in_sync(history: History, log_name: str, at_ns: int) -> set[int]:
@@ -225,13 +279,19 @@ def writable(history: History) -> Iterator[Word]:
         done = [at for at in log.completed if at.body.acks == -1]
         good = sorted(at.at_ns for at in done if at.body.outcome == "ok")
         shown = sorted(at.at_ns for at in [*tries, *done])
+        ended = {at.body.operation for at in done}
         for first in tries:
-            # A client waited from its first attempt on, and was still at it later; none succeeded.
-            from_ns = first.at_ns
-            next_ns = min((at for at in good if at >= from_ns), default=load_ended_ns(history))
-            last_ns = max((at for at in shown if at <= next_ns), default=from_ns)
-            if first.body.operation not in {at.body.operation for at in done}:
-                last_ns = next_ns  # its library tries on
+            next_ns = min((at for at in good if at >= first.at_ns), default=NEVER)
+            if first.body.operation in ended:
+                # A client wanted to write from its first attempt on, and later still.
+                next_ns = min(next_ns, load_ended_ns(history))
+                last_ns = max((at for at in shown if at <= next_ns), default=first.at_ns)
+                waits = [(first.at_ns, last_ns)]
+            else:  # its library tries on, until the client ends
+                until_ns = min([history.end.ended_at_ns, *ends_of(history, first.process)])
+                moments = [at for at in good if first.at_ns < at < until_ns]
+                waits = list(pairwise([first.at_ns, *moments, until_ns]))
+            from_ns, last_ns = max(waits, key=lambda one: one[1] - one[0])
             if last_ns - from_ns <= bound_ns:
                 continue
             isr = in_sync(history, log.name, from_ns)
@@ -254,7 +314,8 @@ def readable(history: History) -> Iterator[Word]:
     stated = bounds(history)
     for log in logs(history) if stated is not None else ():
         bound_ns = stated.writable_ms * MS
-        for consumer in {at.process for at in log.polls if not at.body.final}:
+        readers = {at.process for at in log.polls if at.body.final}
+        for consumer in {at.process for at in (*log.polls, *log.moves)} - readers:
             own = sorted(
                 (at for at in [*log.polls, *log.moves] if at.process == consumer),
                 key=lambda at: at.place,
@@ -262,13 +323,13 @@ def readable(history: History) -> Iterator[Word]:
             ends = [at.at_ns for at in by_harness(history, ProcessExited)]
             until_ns = min([load_ended_ns(history), history.end.ended_at_ns, *ends[-1:]])
             for at, after in zip(own, [*own[1:], None], strict=True):
-                if not isinstance(at.body, Polled) or not at.body.offsets:
+                if isinstance(at.body, Polled):
+                    wanted = at.body.offsets[-1] + 1 if at.body.offsets else None
+                else:  # -2: the beginning, -1: the end
+                    wanted = {-2: 0, -1: None}.get(at.body.offset, at.body.offset)
+                if wanted is None:
                     continue
-                beyond = [
-                    ack.at_ns
-                    for _, ack in log.acknowledged(-1)
-                    if ack.body.offset > at.body.offsets[-1]
-                ]
+                beyond = [ack.at_ns for _, ack in log.acknowledged(-1) if ack.body.offset >= wanted]
                 from_ns = max(at.at_ns, min(beyond, default=NEVER))
                 to_ns = until_ns if after is None else min(after.at_ns, until_ns)
                 if to_ns - from_ns <= bound_ns:

@@ -1,7 +1,8 @@
 """Changes a history at random, and cuts it to what concerns one key.
 
-Pure: all chance comes from the stream that is passed in. What the harness wrote is never changed:
-it is the frame of the run, and no node can alter it. Events keep the order of their processes, and
+Pure: all chance comes from the stream that is passed in. What the harness wrote is changed only for
+the promises that it judges itself (`OF_HARNESS`): for all others it is the frame of the run, and no
+node can alter it. Events keep the order of their processes, and
 causes come first (`fencepost.history.merge.in_order`); numbers are given anew, so that an event
 that is dropped never was, and the history looks whole.
 """
@@ -72,8 +73,9 @@ def _pinned(event: Event) -> bool:
 def with_events(history: History, events: Sequence[Event], complete: bool = True) -> History:
     """The history with other events; if it is not complete, it was cut short after the last."""
     end = history.end
+    last_ns = max((event.at_ns for event in events), default=end.began_at_ns)
+    end = replace(end, ended_at_ns=max(last_ns, end.ended_at_ns))
     if not complete:
-        last_ns = max((event.at_ns for event in events), default=end.began_at_ns)
         end = replace(end, complete=False, ended_at_ns=last_ns, cut_short_by="a cut")
     return History(tuple(events), end, history.plane)
 
@@ -230,13 +232,57 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
-def changed(history: History, random: Random) -> History:
+def _without_faults(events: list[Event], random: Random) -> None:
+    """The faults are not told: what they did has no excuse."""
+    events[:] = [event for event in events if not event.kind.startswith("fault.")]
+
+
+def _tighter(events: list[Event], random: Random) -> None:
+    """The stated bounds are shorter, so more exceeds them."""
+    by = random.choice((3, 10, 30))
+    for place, event in enumerate(events):
+        if event.kind == "cluster.bounds":
+            times = {
+                name: getattr(event.body, name) // by
+                for name in event.body.__struct_fields__
+                if name.endswith("_ms")
+            }
+            events[place] = structs.replace(event, body=structs.replace(event.body, **times))
+
+
+def _unexpected(events: list[Event], random: Random) -> None:
+    """An end that the run had caused was not, or the cluster did not recover."""
+    for place, event in enumerate(events):
+        names = event.body.__struct_fields__
+        for name in ("expected", "recovered"):
+            if name in names and random.random() < 0.2:
+                body = structs.replace(event.body, **{name: not getattr(event.body, name)})
+                events[place] = structs.replace(event, body=body)
+
+
+def _late_end(events: list[Event], random: Random) -> None:
+    """A process ends later than it did."""
+    ends = [place for place, event in enumerate(events) if event.kind == "process.exited"]
+    if ends:
+        place = random.choice(ends)
+        later_ns = events[place].at_ns + random.choice((5_000, 25_000)) * MS
+        events[place] = structs.replace(events[place], at_ns=later_ns)
+
+
+OF_HARNESS: tuple[Change, ...] = (_without_faults, _tighter, _unexpected, _late_end)
+"""Changes of what the harness says, for promises that it judges itself."""
+
+
+def changed(history: History, random: Random, of_harness: bool = False) -> History:
     """The history with none to three changes at random, and perhaps without its end."""
     fixed = [event for event in history.events if event.process == HARNESS]
     events = [event for event in history.events if event.process != HARNESS]
     for _ in range(random.choice((0, 1, 1, 1, 2, 3))):
         if events:
             random.choice(CHANGES)(events, random)
+    for change in OF_HARNESS if of_harness else ():
+        if random.random() < 0.4:
+            change(fixed, random)
     complete = True
     if random.random() < 0.1:
         complete = False
