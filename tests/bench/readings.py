@@ -80,7 +80,7 @@ def histories(family: Family, plugins: Plugins, run: History, random: Random) ->
     kinds = family.kinds(plugins.promises)
     for _ in range(CHANGED):
         key = random.choice(keys) if keys else ()
-        yield changed(cut(run, kinds, key, random), random, family.by_harness)
+        yield changed(cut(run, kinds, key, random, family.window), random, family.by_harness)
 
 
 def of_one_run(

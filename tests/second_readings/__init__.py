@@ -12,7 +12,25 @@ A reading is never mended by copying what the rule does. The clause's document d
 
 from __future__ import annotations
 
-from second_readings import availability, clients
+from second_readings import (
+    availability,
+    clients,
+    etcd,
+    over_zookeeper,
+    quorum,
+    replication,
+)
 from second_readings.reading import READINGS, History, Says, Word
 
-__all__ = ["READINGS", "History", "Says", "Word", "availability", "clients"]
+__all__ = [
+    "READINGS",
+    "History",
+    "Says",
+    "Word",
+    "availability",
+    "clients",
+    "etcd",
+    "over_zookeeper",
+    "quorum",
+    "replication",
+]

@@ -30,6 +30,9 @@ class Family:
     key: tuple[str, ...]
     by_harness: bool = False
     """Whether the harness judges them itself, so that its words are changed, too."""
+    window: bool = True
+    """Whether a history may begin in the middle of its run. Not where a first event decides, such
+    as an election, for what follows."""
     recorded: tuple[str, ...] = ()
     """The planes of the recorded runs that show them."""
 
@@ -47,6 +50,11 @@ class Family:
 FAMILIES = (
     Family("JEPSEN", ("JEPSEN-",), REFERENCE, PARTITION, recorded=KAFKA),
     Family("AVAIL", ("AVAIL-",), REFERENCE, PARTITION, by_harness=True, recorded=KAFKA),
+    Family("ETCD", ("ETCD-",), (), ("key",), window=False, recorded=("raft",)),
+    Family("KR", ("KR-",), (), PARTITION, recorded=("kraft",)),
+    Family("QC", ("QC-", "REG-"), REFERENCE[:1], BROKER, window=False, recorded=("kraft",)),
+    Family("RP", ("RP-",), REFERENCE, PARTITION, recorded=KAFKA),
+    Family("BE, HB", ("BE-", "HB-"), REFERENCE[1:2], BROKER, recorded=("zookeeper",)),
 )
 
 

@@ -39,7 +39,11 @@ def keys_of(history: History, fields: Sequence[str]) -> Sequence[tuple[Key, ...]
 
 
 def cut(
-    history: History, kinds: Collection[type[Struct]], key: Sequence[Key], random: Random
+    history: History,
+    kinds: Collection[type[Struct]],
+    key: Sequence[Key],
+    random: Random,
+    window: bool = True,
 ) -> History:
     """The events of these kinds that concern the key, and at most MOST_EVENTS of them.
 
@@ -56,7 +60,7 @@ def cut(
     pinned = [_pinned(event) for event in events]
     room = max(MOST_EVENTS - sum(pinned), MOST_EVENTS // 3)
     loose = len(events) - sum(pinned)
-    first = 0 if random.random() < 0.5 else random.randrange(max(1, loose - room + 1))
+    first = 0 if not window or random.random() < 0.5 else random.randrange(max(1, loose - room + 1))
     kept, place = [], 0
     for event, fixed in zip(events, pinned, strict=True):
         if fixed or first <= place < first + room:

@@ -1,0 +1,233 @@
+"""Second readings of etcd's promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fencepost import FaultHealed, FaultInjected
+from fencepost_clusters.etcd.clients.registers import COMPARE_FAILED
+from fencepost_clusters.etcd.events import (
+    BecameLeader,
+    LeaderElected,
+    LeaseCompleted,
+    LeaseInvoked,
+    LockCompleted,
+    LockInvoked,
+    RegisterCompleted,
+    RegisterInvoked,
+    StoreCompleted,
+    StoreInvoked,
+)
+from second_readings.reading import At, History, Word, reading, undecided, violated
+
+SECOND = 1_000_000_000
+GONE_WITHIN_NS = 3 * SECOND
+MOST_STEPS = 20_000
+
+
+@reading("ETCD-01", BecameLeader, LeaderElected)
+def one_leader(history: History) -> Iterator[Word]:
+    """At most one member leads in a term."""
+    leaders: dict[int, set[str]] = {}
+    for at in history.of(BecameLeader, LeaderElected):
+        body = at.body
+        who = body.member if isinstance(body, BecameLeader) else body.leader
+        leaders.setdefault(body.term, set()).add(who)
+    for term, names in leaders.items():
+        if len(names - {""}) > 1:
+            yield violated(term, *sorted(names))
+
+
+class Call(NamedTuple):
+    """An operation of a client on a key: when it was sent, and how it ended (None: it did not)."""
+
+    sent: At
+    done: Any
+    done_ns: int
+
+
+def calls(history: History) -> dict[str, list[Call]]:
+    ends = {at.body.operation: at for at in history.of(RegisterCompleted)}
+    found: dict[str, list[Call]] = {}
+    for sent in history.of(RegisterInvoked):
+        end = ends.get(sent.body.operation)
+        done, at_ns = (end.body, end.at_ns) if end is not None else (None, 1 << 62)
+        found.setdefault(sent.body.key, []).append(Call(sent, done, at_ns))
+    return found
+
+
+@reading("ETCD-02", RegisterInvoked, RegisterCompleted)
+def not_lost(history: History) -> Iterator[Word]:
+    """An acknowledged write is never lost: a read after the run finds it, or a later write."""
+    for key, ops in calls(history).items():
+        finals = [op.done for op in ops if op.sent.body.final and op.done is not None]
+        read = next((done for done in finals if done.outcome == "ok"), None)
+        for op in ops:
+            done = op.done
+            if done is None or done.action == "get" or done.outcome != "ok":
+                continue
+            if read is None:
+                yield undecided(key, done.operation)
+            elif read.mod_revision < done.mod_revision or (
+                read.mod_revision == done.mod_revision and read.value != done.value
+            ):
+                yield violated(key, done.operation, done.mod_revision)
+
+
+class Effect(NamedTuple):
+    """What an operation may do: from a state of the key to the next one."""
+
+    from_ns: int
+    to_ns: int
+    writes: bool
+    value: str
+    revision: int
+    """The mod_revision that it wrote or read (-1: not known)."""
+    expected: int
+    optional: bool
+
+
+@reading("ETCD-03", RegisterInvoked, RegisterCompleted)
+def linearizable(history: History) -> Iterator[Word]:
+    """Writes and linearizable reads of a key are linearizable: some order of them, in which each
+    lies between its begin and its end, explains what all have read."""
+    for key, ops in calls(history).items():
+        effects = [effect for op in ops if (effect := effect_of(op)) is not None]
+        found = search(effects)
+        if found is None:
+            yield undecided(key)
+        elif not found:
+            yield violated(key)
+
+
+def effect_of(op: Call) -> Effect | None:
+    sent, done = op.sent.body, op.done
+    if sent.serializable:
+        return None
+    outcome = "unknown" if done is None else done.outcome
+    if sent.action == "get":
+        if outcome != "ok":
+            return None
+        return Effect(op.sent.at_ns, op.done_ns, False, done.value, done.mod_revision, -1, False)
+    if outcome == "failed":
+        if done.error != COMPARE_FAILED:
+            return None  # it never took effect, and read nothing
+        return Effect(op.sent.at_ns, op.done_ns, False, done.value, done.mod_revision, -1, False)
+    maybe = outcome == "unknown"
+    return Effect(
+        op.sent.at_ns,
+        1 << 62 if maybe else op.done_ns,
+        True,
+        sent.value,
+        -1 if maybe else done.mod_revision,
+        sent.expected if sent.action == "swap" else -1,
+        maybe,
+    )
+
+
+def search(effects: Sequence[Effect]) -> bool | None:
+    """Whether there is such an order; None: too many were tried."""
+    everything = frozenset(range(len(effects)))
+    tried: set[tuple[frozenset[int], str, int]] = set()
+    todo = [(everything, "", 0)]
+    steps = 0
+    while todo:
+        left, value, revision = todo.pop()
+        if all(effects[one].optional for one in left):
+            return True
+        steps += 1
+        if steps > MOST_STEPS:
+            return None
+        # Whatever comes next must have begun before any other one that is left has ended.
+        first_end = min(effects[one].to_ns for one in left)
+        for one in left:
+            effect = effects[one]
+            if effect.from_ns > first_end:
+                continue
+            if effect.writes:
+                grows = effect.revision < 0 or effect.revision > abs(revision)
+                # A revision that nobody told is stored as the negative of its lower bound.
+                matches = effect.expected < 0 or revision in (effect.expected,) or revision < 0
+                if not grows or not matches:
+                    continue
+                known = effect.revision if effect.revision >= 0 else -(abs(revision) + 1)
+                state = (left - {one}, effect.value, known)
+            else:
+                known = revision
+                if revision < 0 and effect.revision >= -revision:
+                    known = effect.revision
+                if (effect.value, effect.revision) != (value, known):
+                    continue
+                state = (left - {one}, value, known)
+            if state not in tried:
+                tried.add(state)
+                todo.append(state)
+    return False
+
+
+@reading(
+    *("ETCD-04", LeaseInvoked, LeaseCompleted, LockInvoked, LockCompleted, BecameLeader),
+    *(FaultInjected, FaultHealed),
+)
+def keys_go(history: History) -> Iterator[Word]:
+    """A key that is attached to a lease is gone within a bound after the lease ran out. A new
+    leader, and a fault, may lengthen a lease."""
+    kept: dict[int, int] = {}
+    invoked = {at.body.operation: at.at_ns for at in history.of(LeaseInvoked, LockInvoked)}
+    for at in history.of(LeaseCompleted, LockCompleted):
+        body = at.body
+        if isinstance(body, LeaseCompleted):
+            if body.action != "revoke" and body.outcome != "failed":
+                ttl_s = body.ttl_s if body.ttl_s >= 0 else 1 << 20
+                kept[body.lease] = max(kept.get(body.lease, 0), at.at_ns + ttl_s * SECOND)
+            continue
+        over_ns = kept.get(body.holder_lease)
+        asked_ns = invoked.get(body.operation)
+        if body.outcome != "failed" or over_ns is None or asked_ns is None:
+            continue
+        if asked_ns > over_ns + GONE_WITHIN_NS:
+            renews = [
+                one
+                for one in history.of(LeaseInvoked)
+                if one.body.lease == body.holder_lease and one.body.action == "renew"
+            ]
+            pending = {one.body.operation for one in renews} - {
+                one.body.operation for one in history.of(LeaseCompleted)
+            }
+            led = [one.at_ns for one in history.of(BecameLeader)]
+            changed = any(at_ns > over_ns - 30 * SECOND for at_ns in led)
+            struck = any(fault.to_ns > over_ns - 30 * SECOND for fault in history.faults)
+            sure = not (pending or changed or struck)
+            yield (violated if sure else undecided)(body.lock, body.holder_lease)
+
+
+@reading("ETCD-05", LockInvoked, LockCompleted)
+def tokens_grow(history: History) -> Iterator[Word]:
+    """The fencing token of a lock grows with every holder."""
+    invoked = {at.body.operation: at for at in history.of(LockInvoked)}
+    takes = [
+        (invoked.get(at.body.operation), at)
+        for at in history.of(LockCompleted)
+        if at.body.action == "take" and at.body.outcome == "ok"
+    ]
+    for _, before in takes:
+        for asked, after in takes:
+            if before.body.lock != after.body.lock or before is after:
+                continue
+            if before.body.token == after.body.token and before.body.lease != after.body.lease:
+                yield violated(after.body.lock, after.body.token)
+            later = asked is not None and before.at_ns < asked.at_ns
+            if later and after.body.token < before.body.token:
+                yield violated(after.body.lock, before.body.token, after.body.token)
+
+
+@reading("ETCD-06", StoreInvoked, StoreCompleted)
+def guarded(history: History) -> Iterator[Word]:
+    """A store that a lock guards takes no write of a holder after that of a newer one."""
+    writes = [at.body for at in history.of(StoreCompleted) if at.body.outcome == "ok"]
+    for newer in writes:
+        for older in writes:
+            if (newer.store, newer.lock) == (older.store, older.lock):
+                if newer.token > older.token and 0 <= newer.revision < older.revision:
+                    yield violated(older.store, older.token, newer.token)

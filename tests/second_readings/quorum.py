@@ -1,0 +1,447 @@
+"""Second readings of KIP-631 and of the registration draft: votes, records, leases, states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from fencepost import ProcessExited, ProcessSpawned
+from fencepost.events.names import slot_of
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeleted,
+    BrokerStateChanged,
+    BrokerStopping,
+    ChangeAnswered,
+    ControllerElected,
+    ControllerResigned,
+    ElectionStarted,
+    FetchServed,
+    FollowerFetched,
+    HeartbeatAnswered,
+    HeartbeatSent,
+    IsrChangeAnswered,
+    LeaseExpired,
+    LeaseGranted,
+    LogAppended,
+    MetadataCommitted,
+    MetadataDigest,
+    MetricsReported,
+    PartitionCommitted,
+    ProduceAnswered,
+    RecoveryEnded,
+    RecoveryStarted,
+    SnapshotLoaded,
+    SnapshotStored,
+    StateReverted,
+    TopicCommitted,
+    VoteAnswered,
+)
+from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
+
+MS = 1_000_000
+SERVED = (FetchServed, ProduceAnswered, LogAppended)
+RECORDS = (BrokerCommitted, PartitionCommitted, TopicCommitted)
+
+
+def before(history: History, at: At, *kinds: type) -> Iterator[At]:
+    """The events of the same process before another one, the newest first."""
+    for one in reversed(history.of(*kinds)):
+        if one.process == at.process and one.place < at.place:
+            yield one
+
+
+# ------------------------------------------------------------------------------ votes and records
+
+
+@reading("QC-07", ControllerElected, ElectionStarted, VoteAnswered, MetadataCommitted)
+def one_controller(history: History) -> Iterator[Word]:
+    """There is at most one active controller in each epoch, a voter gives one vote in an epoch,
+    and a new leader holds every committed record."""
+    lost = history.lost_data
+    elected: dict[int, set[str]] = {}
+    for at in history.of(ControllerElected):
+        elected.setdefault(at.body.epoch, set()).add(at.process)
+    for epoch, processes in elected.items():
+        if len(processes) > 1:
+            yield (undecided if lost else violated)("epoch", epoch)
+    votes: dict[tuple[str, int], set[object]] = {}
+    for at in history.of(VoteAnswered, ElectionStarted):
+        own = isinstance(at.body, ElectionStarted)
+        if own or at.body.granted:
+            voter = slot_of(at.process)
+            candidate = own_id(voter) if own else at.body.candidate
+            votes.setdefault((voter, at.body.epoch), set()).add(candidate)
+    for (voter, epoch), candidates in votes.items():
+        if len(candidates) > 1:
+            yield (undecided if lost else violated)("vote", voter, epoch)
+    yield from two_at_one_offset(history, MetadataCommitted)
+    for at in history.of(ControllerElected):
+        for record in history.of(MetadataCommitted):
+            # A record of an earlier epoch that anybody knows to be committed was so before.
+            if record.body.epoch < at.body.epoch and record.body.offset >= at.body.log_end:
+                yield (undecided if lost else violated)("lacks", at.process, record.body.offset)
+
+
+def own_id(slot: str) -> object:
+    """The node id of a controller in a slot such as controller-2: 102 here."""
+    number = slot.rpartition("-")[2]
+    return 100 + int(number) if slot.startswith("controller-") and number.isdigit() else slot
+
+
+def two_at_one_offset(history: History, kind: type) -> Iterator[Word]:
+    """Where nodes have different contents at one offset of the metadata."""
+    digests: dict[int, set[str]] = {}
+    for at in history.of(kind):
+        digests.setdefault(at.body.offset, set()).add(at.body.digest)
+    for offset, found in digests.items():
+        if len(found) > 1:
+            yield (undecided if history.lost_data else violated)(kind.__name__, offset)
+
+
+@reading("QC-06", MetadataCommitted, MetadataDigest, *RECORDS)
+def one_log(history: History) -> Iterator[Word]:
+    """Cluster metadata is one log: all nodes have the same record at an offset, and the same state
+    below it."""
+    yield from two_at_one_offset(history, MetadataCommitted)
+    yield from two_at_one_offset(history, MetadataDigest)
+    read: dict[int, set[object]] = {}
+    for at in history.of(*RECORDS):
+        plain = replace(at.body, role="") if hasattr(at.body, "role") else at.body
+        read.setdefault(at.body.offset, set()).add(plain)
+    for offset, bodies in read.items():
+        if len(bodies) > 1:
+            yield (undecided if history.lost_data else violated)("record", offset)
+
+
+@reading("QC-08", ChangeAnswered, IsrChangeAnswered, PartitionCommitted)
+def answered_once_committed(history: History) -> Iterator[Word]:
+    """A change is answered only after its record is committed."""
+    for at in history.of(ChangeAnswered):
+        body = at.body
+        if body.error == "NONE" and body.offset >= 0 and body.high_watermark <= body.offset:
+            yield violated(at.process, body.offset)
+    for at in history.of(IsrChangeAnswered):
+        body = at.body
+        if body.error == "NONE" and not any(
+            (one.body.topic, one.body.partition) == (body.topic, body.partition)
+            and set(one.body.isr) == set(body.isr)
+            and one.place < at.place
+            for one in history.of(PartitionCommitted)
+        ):
+            yield violated(at.process, body.topic, body.partition)
+
+
+@reading("QC-09", StateReverted)
+def reverted(history: History) -> Iterator[Word]:
+    """A controller that lost its place goes back to the committed state."""
+    for at in history.of(StateReverted):
+        if at.body.offset > at.body.high_watermark:
+            yield violated(at.process, at.body.offset)
+
+
+@reading("QC-11", SnapshotStored, SnapshotLoaded, MetadataDigest)
+def snapshots(history: History) -> Iterator[Word]:
+    """A snapshot holds the fewest records that describe every entity at one offset; with the log
+    after it, it rebuilds exactly the state."""
+    digests: dict[int, set[str]] = {}
+    for at in history.of(SnapshotStored, SnapshotLoaded, MetadataDigest):
+        digests.setdefault(at.body.offset, set()).add(at.body.digest)
+    for at in history.of(SnapshotStored):
+        if at.body.records != at.body.entities:
+            yield violated("records", at.process, at.body.offset)
+    for offset in {at.body.offset for at in history.of(SnapshotStored, SnapshotLoaded)}:
+        if len(digests[offset]) > 1:
+            yield (undecided if history.lost_data else violated)("digest", offset)
+
+
+@reading("QC-25", MetricsReported, MetadataCommitted)
+def lag(history: History) -> Iterator[Word]:
+    """MetadataLag is the offsets between the last record replayed and the last stable one."""
+    for at in history.of(MetricsReported):
+        body = at.body
+        if body.metadata_lag != max(0, body.last_stable - body.replayed):
+            yield violated(at.process, body.metadata_lag)
+        ends = [one.body.offset + 1 for one in history.of(MetadataCommitted)]
+        if body.last_stable > max(ends, default=0):
+            yield violated(at.process, "stable", body.last_stable)
+
+
+@reading("QC-28", ChangeAnswered, ControllerElected, BrokerCommitted, TopicCommitted)
+def kept(history: History) -> Iterator[Word]:
+    """A topic or registration made through one controller is there after every failover."""
+    word = undecided if history.lost_data else violated
+    for at in history.of(ControllerElected):
+        made = [
+            one
+            for one in history.of(ChangeAnswered)
+            if one.body.error == "NONE" and one.body.controller_epoch < at.body.epoch
+        ]
+        made += [one for one in history.of(BrokerCommitted, TopicCommitted) if one.place < at.place]
+        for one in made:
+            if one.body.offset >= at.body.log_end:
+                yield word(at.process, one.body.offset)
+
+
+# ------------------------------------------------------------------------------ leases and states
+
+
+@reading("QC-13", HeartbeatAnswered, LeaseGranted, LeaseExpired)
+def lease_times(history: History) -> Iterator[Word]:
+    """An accepted heartbeat is answered with a lease that ends at its start plus the period; the
+    controller expires it at receipt plus the period."""
+    for at in history.of(HeartbeatAnswered):
+        body = at.body
+        if body.error == "NONE" and body.lease_end_ms != body.lease_start_ms + body.lease_period_ms:
+            yield violated("answer", body.broker_id)
+    for at in history.of(LeaseExpired):
+        body = at.body
+        if body.last_heard_ns >= 0 and body.now_ns < body.last_heard_ns + body.lease_period_ms * MS:
+            yield violated("expired", body.broker_id)
+
+
+@reading("QC-16", BrokerStateChanged, LeaseGranted)
+def told_to_leave(history: History) -> Iterator[Word]:
+    """A broker starts fenced, and leaves that state only on a heartbeat response that tells it
+    to."""
+    for at in history.of(BrokerStateChanged) if history.plane == "quorum" else ():
+        if at.body.new == "ACTIVE":
+            grants = before(history, at, LeaseGranted)
+            told = next(grants, None)
+            if told is None or told.body.next_state != "ACTIVE":
+                yield violated(at.process)
+
+
+ALLOWED = {
+    *(("INITIAL", "FENCED"), ("INITIAL", "ACTIVE"), ("ACTIVE", "FENCED"), ("FENCED", "ACTIVE")),
+    *(("ACTIVE", "SHUTDOWN"), ("FENCED", "SHUTDOWN")),
+}
+
+
+@reading("QC-20", BrokerStateChanged)
+def moves(history: History) -> Iterator[Word]:
+    """A broker's state moves only so; activity regained after a lost lease comes with a new broker
+    epoch."""
+    for at in history.of(BrokerStateChanged):
+        body = at.body
+        if body.old != body.new and (body.old, body.new) not in ALLOWED:
+            yield violated(at.process, body.old, body.new)
+        if body.new == "ACTIVE":
+            lost = [
+                one.body.broker_epoch
+                for one in before(history, at, BrokerStateChanged)
+                if one.body.reason == "lease_expired"
+            ]
+            if lost and body.broker_epoch <= max(lost):
+                yield violated(at.process, "epoch", body.broker_epoch)
+
+
+@reading("QC-21", BrokerCommitted, HeartbeatAnswered)
+def epochs_grow(history: History) -> Iterator[Word]:
+    """Broker epochs of one id only grow, over controller failovers too."""
+    records: dict[int, dict[int, tuple[int, str]]] = {}
+    for at in history.of(BrokerCommitted):
+        body = at.body
+        own = records.setdefault(body.broker_id, {})
+        own.setdefault(body.offset, (body.broker_epoch, body.incarnation))
+    for broker, by_offset in records.items():
+        ordered = [by_offset[offset] for offset in sorted(by_offset)]
+        for place, (epoch, incarnation) in enumerate(ordered):
+            for earlier, other in ordered[:place]:
+                if epoch < earlier or (epoch == earlier and incarnation != other):
+                    yield (undecided if history.lost_data else violated)(broker, epoch)
+
+
+@reading("QC-22", HeartbeatAnswered, ControllerElected, ControllerResigned)
+def not_controller(history: History) -> Iterator[Word]:
+    """BrokerHeartbeat gets NOT_CONTROLLER from an inactive controller: one that was not elected, or
+    has resigned since."""
+    for at in history.of(HeartbeatAnswered):
+        turn = next(before(history, at, ControllerElected, ControllerResigned), None)
+        active = turn is not None and isinstance(turn.body, ControllerElected)
+        if at.body.error != "NOT_CONTROLLER" and not (active and at.body.active):
+            yield violated(at.process, at.body.error)
+
+
+@reading("QC-18", HeartbeatAnswered, PartitionCommitted)
+def shutdown_once_free(history: History) -> Iterator[Word]:
+    """The controller answers nextState SHUTDOWN only once every leadership is off the broker."""
+    for at in history.of(HeartbeatAnswered):
+        if at.body.error != "NONE" or at.body.next_state != "SHUTDOWN":
+            continue
+        newest: dict[tuple[str, int], PartitionCommitted] = {}
+        for one in reversed([*before(history, at, PartitionCommitted)]):
+            newest[one.body.topic, one.body.partition] = one.body
+        for (topic, partition), record in newest.items():
+            if record.leader == at.body.broker_id:
+                yield violated(at.body.broker_id, topic, partition)
+
+
+@reading("QC-19", HeartbeatAnswered, BrokerCommitted, FollowerFetched)
+def loser_is_not_heard(history: History) -> Iterator[Word]:
+    """From the commit of the newer registration nothing the loser sends is accepted."""
+    for at in history.of(HeartbeatAnswered, FollowerFetched):
+        body = at.body
+        heartbeat = isinstance(body, HeartbeatAnswered)
+        if heartbeat and (body.error != "NONE" or body.request_epoch < 0):
+            continue
+        broker = body.broker_id if heartbeat else body.follower
+        epoch = body.request_epoch if heartbeat else body.broker_epoch
+        own = [one.body for one in before(history, at, BrokerCommitted)]
+        own = sorted((one for one in own if one.broker_id == broker), key=lambda one: one.offset)
+        # A process gets a new epoch when it is unfenced, too: what counts is whose epoch it was.
+        whose = {one.broker_epoch: one.incarnation for one in own}
+        if own and epoch in whose and whose[epoch] != own[-1].incarnation:
+            yield violated(at.process, broker, epoch)
+
+
+@reading("QC-31", ControllerElected, LeaseExpired)
+def full_period(history: History) -> Iterator[Word]:
+    """A new active controller treats each unfenced broker's lease as running one full period from
+    its takeover."""
+    began = {(at.process, at.body.epoch): at.at_ns for at in history.of(ControllerElected)}
+    for at in history.of(LeaseExpired):
+        from_ns = began.get((at.process, at.body.controller_epoch))
+        if from_ns is not None and at.at_ns < from_ns + at.body.lease_period_ms * MS:
+            yield violated(at.process, at.body.broker_id)
+
+
+def partitions(history: History) -> dict[tuple[str, int], list[PartitionCommitted]]:
+    """The records of each partition, in the order of their offsets."""
+    found: dict[tuple[str, int], dict[int, PartitionCommitted]] = {}
+    for at in history.of(PartitionCommitted):
+        own = found.setdefault((at.body.topic, at.body.partition), {})
+        own.setdefault(at.body.offset, at.body)
+    return {name: [own[offset] for offset in sorted(own)] for name, own in found.items()}
+
+
+@reading("QC-32", PartitionCommitted, TopicCommitted)
+def leader_epoch_grows(history: History) -> Iterator[Word]:
+    """LeaderEpoch grows with every change of leader or ISR."""
+    again = {at.body.topic for at in history.of(TopicCommitted) if at.body.deleted}
+    for (topic, partition), records in partitions(history).items():
+        for one, other in pairwise(records):
+            changes = one.leader != other.leader or set(one.isr) != set(other.isr)
+            if changes and other.leader_epoch <= one.leader_epoch:
+                yield (undecided if topic in again else violated)(topic, partition, other.offset)
+
+
+@reading("QC-17", BrokerStateChanged, LeaseGranted, *SERVED)
+def fenced_after_active(history: History) -> Iterator[Word]:
+    """A broker fenced after having been active processes no new client request until it is active
+    again."""
+    for at in served(history):
+        states = [one.body for one in before(history, at, BrokerStateChanged)]
+        was_active = any(one.new == "ACTIVE" for one in states)
+        if states and states[0].new == "FENCED" and was_active:
+            yield violated(at.process, type(at.body).__name__)
+        grant = next(before(history, at, LeaseGranted), None)
+        if grant is not None and was_active and at.at_ns > grant.body.ends_at_ns:
+            yield violated(at.process, type(at.body).__name__, "lease")
+
+
+def served(history: History) -> Iterator[At]:
+    """Where a broker did what a client asked."""
+    for at in history.of(*SERVED):
+        match at.body:
+            case ProduceAnswered(error=error):
+                done = error == "NONE"
+            case LogAppended(as_leader=as_leader):
+                done = as_leader
+            case _:
+                done = True
+        if done:
+            yield at
+
+
+@reading("REG-05", BrokerStateChanged, *SERVED)
+def silent_while_starting(history: History) -> Iterator[Word]:
+    """A broker answers no client request while it starts and has not been Online yet."""
+    for at in served(history):
+        states = [one.body for one in before(history, at, BrokerStateChanged)]
+        if not any(one.new == "ACTIVE" for one in states):
+            yield violated(at.process)
+
+
+@reading("REG-02", RecoveryStarted, RecoveryEnded, HeartbeatSent)
+def recovers_first(history: History) -> Iterator[Word]:
+    """A broker sends Register only after log recovery."""
+    for at in history.of(HeartbeatSent):
+        started = next(before(history, at, RecoveryStarted), None)
+        ended = next(before(history, at, RecoveryEnded), None)
+        if started is not None and ended is None:
+            yield violated(at.process)
+
+
+@reading("REG-03", BrokerCommitted, HeartbeatAnswered)
+def taken_over_fenced(history: History) -> Iterator[Word]:
+    """On Register the controller creates the entry, or takes over the existing one, in the fenced
+    state, and then answers."""
+    records: dict[tuple[int, str], dict[int, BrokerCommitted]] = {}
+    for at in history.of(BrokerCommitted):
+        own = records.setdefault((at.body.broker_id, at.body.incarnation), {})
+        own.setdefault(at.body.offset, at.body)
+    for (broker, _), by_offset in records.items():
+        first = by_offset[min(by_offset)]
+        if first.broker_epoch == first.offset and not first.fenced:
+            yield violated(broker, first.broker_epoch)
+    for at in history.of(HeartbeatAnswered):
+        body = at.body
+        if body.error == "NONE" and body.request_epoch < 0:
+            known = {one.body.broker_epoch for one in before(history, at, BrokerCommitted)}
+            if body.broker_epoch not in known:
+                yield violated(body.broker_id, body.broker_epoch, "answered")
+
+
+@reading("REG-08", BrokerStateChanged, LeaseGranted)
+def stops_when_told(history: History) -> Iterator[Word]:
+    """A stopping broker keeps running until the active controller's answer tells it to go
+    Offline."""
+    for at in history.of(BrokerStateChanged):
+        if at.body.reason == "shutdown_granted":
+            told = next(before(history, at, LeaseGranted), None)
+            if told is None or told.body.next_state != "SHUTDOWN":
+                yield violated(at.process)
+
+
+@reading("REG-09", BrokerStopping, ProcessExited, ProcessSpawned)
+def stops_in_time(history: History) -> Iterator[Word]:
+    """A stopping broker whose leaders cannot be moved within the set time shuts down all the
+    same."""
+    ends = {at.body.ended: at.at_ns for at in history.of(ProcessExited)}
+    for at in history.of(BrokerStopping):
+        due_ns = at.at_ns + at.body.limit_ms * MS
+        end_ns = ends.get(at.process, NEVER)
+        if min(end_ns, history.end.ended_at_ns) > due_ns + 2_000 * MS:
+            stood = history.end.stalled_ns(at.at_ns, end_ns, at.process) > 100 * MS
+            paused = any(
+                fault.from_ns < end_ns and fault.to_ns > at.at_ns for fault in history.faults
+            )
+            sure = history.end.complete and not stood and not paused
+            yield (violated if sure else undecided)(at.process)
+
+
+@reading("QC-26", BrokerDeleted, PartitionCommitted, BrokerCommitted, TopicCommitted)
+def deleted_brokers(history: History) -> Iterator[Word]:
+    """DeleteBroker removes the broker from every ISR, except as the last member, where the
+    partition is left without a leader."""
+    for at in history.of(BrokerDeleted):
+        offset, broker = at.body.offset, at.body.broker_id
+        again = [
+            one.body.offset
+            for one in history.of(BrokerCommitted)
+            if one.body.broker_id == broker and one.body.offset > offset
+        ]
+        until = min(again, default=NEVER)
+        for (topic, partition), records in partitions(history).items():
+            seen = [one for one in records if one.offset < until]
+            gone = any(
+                one.body.topic == topic and one.body.deleted for one in history.of(TopicCommitted)
+            )
+            if seen and not gone and seen[-1].offset > offset:
+                last = seen[-1]
+                stays = broker in last.isr and len(last.isr) > 1
+                if stays or last.leader == broker:
+                    yield violated(broker, topic, partition)
