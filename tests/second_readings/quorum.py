@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from msgspec.structs import replace
 
-from fencepost import ProcessExited, ProcessSpawned
+from fencepost import NodeStarted, ProcessExited, ProcessSpawned
 from fencepost.events.names import slot_of
 from fencepost_kafka import (
     BrokerCommitted,
@@ -18,6 +18,7 @@ from fencepost_kafka import (
     ControllerElected,
     ControllerResigned,
     ElectionStarted,
+    FeatureFinalized,
     FetchServed,
     FollowerFetched,
     HeartbeatAnswered,
@@ -37,13 +38,17 @@ from fencepost_kafka import (
     SnapshotStored,
     StateReverted,
     TopicCommitted,
+    TopicMarked,
     VoteAnswered,
 )
 from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
 
 MS = 1_000_000
 SERVED = (FetchServed, ProduceAnswered, LogAppended)
-RECORDS = (BrokerCommitted, PartitionCommitted, TopicCommitted)
+RECORDS = (
+    *(BrokerCommitted, PartitionCommitted, TopicCommitted),
+    *(BrokerDeleted, FeatureFinalized, TopicMarked),
+)
 
 
 def before(history: History, at: At, *kinds: type) -> Iterator[At]:
@@ -91,22 +96,26 @@ def own_id(slot: str) -> object:
     return 100 + int(number) if slot.startswith("controller-") and number.isdigit() else slot
 
 
-def two_at_one_offset(history: History, kind: type) -> Iterator[Word]:
-    """Where nodes have different contents at one offset of the metadata."""
-    digests: dict[int, set[str]] = {}
+def two_at_one_offset(history: History, kind: type, role: str = "") -> Iterator[Word]:
+    """Where nodes, or those of one role, have different contents at one offset of the metadata."""
+    digests: dict[int, set[tuple[str, int]]] = {}
+    roles = {at.process: at.body.role for at in history.of(NodeStarted)}
     for at in history.of(kind):
-        digests.setdefault(at.body.offset, set()).add(at.body.digest)
+        if role and roles.get(at.process) != role:
+            continue
+        written = at.body.digest, getattr(at.body, "epoch", 0)
+        digests.setdefault(at.body.offset, set()).add(written)
     for offset, found in digests.items():
         if len(found) > 1:
             yield (undecided if history.lost_data else violated)(kind.__name__, offset)
 
 
-@reading("QC-06", MetadataCommitted, MetadataDigest, *RECORDS)
+@reading("QC-06", NodeStarted, MetadataDigest, *RECORDS)
 def one_log(history: History) -> Iterator[Word]:
-    """Cluster metadata is one log: all nodes have the same record at an offset, and the same state
-    below it."""
-    yield from two_at_one_offset(history, MetadataCommitted)
-    yield from two_at_one_offset(history, MetadataDigest)
+    """Cluster metadata is one log, of which the followers of its leader hold the state: all nodes
+    read the same record at an offset, and controllers have the same state below it. (That its
+    records are the same is QC-07.)"""
+    yield from two_at_one_offset(history, MetadataDigest, "controller")
     read: dict[int, set[object]] = {}
     for at in history.of(*RECORDS):
         plain = replace(at.body, role="") if hasattr(at.body, "role") else at.body
@@ -116,7 +125,7 @@ def one_log(history: History) -> Iterator[Word]:
             yield (undecided if history.lost_data else violated)("record", offset)
 
 
-@reading("QC-08", ChangeAnswered, IsrChangeAnswered, PartitionCommitted)
+@reading("QC-08", ChangeAnswered, IsrChangeAnswered, BrokerStateChanged, *RECORDS)
 def answered_once_committed(history: History) -> Iterator[Word]:
     """A change is answered only after its record is committed."""
     for at in history.of(ChangeAnswered):
@@ -125,13 +134,21 @@ def answered_once_committed(history: History) -> Iterator[Word]:
             yield violated(at.process, body.offset)
     for at in history.of(IsrChangeAnswered):
         body = at.body
-        if body.error == "NONE" and not any(
-            (one.body.topic, one.body.partition) == (body.topic, body.partition)
-            and set(one.body.isr) == set(body.isr)
-            and one.place < at.place
+        same = [
+            one.place < at.place
             for one in history.of(PartitionCommitted)
-        ):
-            yield violated(at.process, body.topic, body.partition)
+            if (one.body.topic, one.body.partition) == (body.topic, body.partition)
+            and set(one.body.isr) == set(body.isr)
+            and one.body.leader_epoch >= max(body.granted_epoch, body.leader_epoch)
+        ]
+        if body.error == "NONE" and not any(same):
+            # Where nodes do not tell what they commit, an observer may read it later.
+            later = bool(same) and history.plane != "quorum"
+            yield (undecided if later else violated)(at.process, body.topic, body.partition)
+    for at in history.of(BrokerStateChanged):
+        known = [one.body.broker_epoch for one in history.of(BrokerCommitted)]
+        if at.body.reason == "registered" and at.body.broker_epoch not in known:
+            yield violated(at.process, at.body.broker_epoch)
 
 
 @reading("QC-09", StateReverted)
@@ -152,6 +169,15 @@ def snapshots(history: History) -> Iterator[Word]:
     for at in history.of(SnapshotStored):
         if at.body.records != at.body.entities:
             yield violated("records", at.process, at.body.offset)
+        for one in history.of(MetadataDigest):
+            if one.body.offset == at.body.offset and one.body.entities != at.body.records:
+                yield (undecided if history.lost_data else violated)("entities", at.body.offset)
+    for loaded in history.of(SnapshotLoaded):
+        after = [one for one in history.of(MetadataDigest) if one.place > loaded.place]
+        own = {one.body.offset: one.body.digest for one in after if one.process == loaded.process}
+        for one in history.of(MetadataDigest):
+            if own.get(one.body.offset, one.body.digest) != one.body.digest:
+                yield (undecided if history.lost_data else violated)("rebuilt", one.body.offset)
     for offset in {at.body.offset for at in history.of(SnapshotStored, SnapshotLoaded)}:
         if len(digests[offset]) > 1:
             yield (undecided if history.lost_data else violated)("digest", offset)
@@ -167,6 +193,9 @@ def lag(history: History) -> Iterator[Word]:
         ends = [one.body.offset + 1 for one in history.of(MetadataCommitted)]
         if body.last_stable > max(ends, default=0):
             yield violated(at.process, "stable", body.last_stable)
+        own = [one.body.offset + 1 for one in before(history, at, MetadataCommitted)]
+        if body.replayed > max(own, default=0):
+            yield undecided(at.process, "replayed")  # its own words differ, or some are missing
 
 
 @reading("QC-28", ChangeAnswered, ControllerElected, BrokerCommitted, TopicCommitted)
@@ -177,7 +206,7 @@ def kept(history: History) -> Iterator[Word]:
         made = [
             one
             for one in history.of(ChangeAnswered)
-            if one.body.error == "NONE" and one.body.controller_epoch < at.body.epoch
+            if one.body.error == "NONE" and one.place < at.place
         ]
         made += [one for one in history.of(BrokerCommitted, TopicCommitted) if one.place < at.place]
         for one in made:
@@ -196,21 +225,36 @@ def lease_times(history: History) -> Iterator[Word]:
         body = at.body
         if body.error == "NONE" and body.lease_end_ms != body.lease_start_ms + body.lease_period_ms:
             yield violated("answer", body.broker_id)
+    periods = {at.body.lease_period_ms for at in history.of(HeartbeatAnswered)}
+    for at in history.of(LeaseGranted) if len(periods) == 1 else ():
+        if at.body.lease_end_ms - at.body.lease_start_ms not in periods:
+            yield violated("granted", at.body.broker_id)
     for at in history.of(LeaseExpired):
         body = at.body
         if body.last_heard_ns >= 0 and body.now_ns < body.last_heard_ns + body.lease_period_ms * MS:
             yield violated("expired", body.broker_id)
 
 
-@reading("QC-16", BrokerStateChanged, LeaseGranted)
+@reading("QC-16", BrokerStateChanged, LeaseGranted, HeartbeatAnswered)
 def told_to_leave(history: History) -> Iterator[Word]:
     """A broker starts fenced, and leaves that state only on a heartbeat response that tells it
     to."""
-    for at in history.of(BrokerStateChanged) if history.plane == "quorum" else ():
-        if at.body.new == "ACTIVE":
-            grants = before(history, at, LeaseGranted)
-            told = next(grants, None)
-            if told is None or told.body.next_state != "ACTIVE":
+    for at in history.of(BrokerStateChanged):
+        if at.body.new == "ACTIVE" and history.plane != "quorum":
+            yield undecided(at.process)  # other nodes record no leases
+        elif at.body.new == "ACTIVE":
+            # Since it was fenced, or since it began, its own word or the controller's.
+            states = before(history, at, BrokerStateChanged)
+            since = next((one.place for one in states), -1)
+            own = next(before(history, at, LeaseGranted), None)
+            told = own is not None and own.place > since and own.body.next_state == "ACTIVE"
+            answered = any(
+                since < one.place < at.place
+                and one.body.client == at.process
+                and (one.body.error, one.body.next_state) == ("NONE", "ACTIVE")
+                for one in history.of(HeartbeatAnswered)
+            )
+            if not told and not answered:
                 yield violated(at.process)
 
 
@@ -226,8 +270,10 @@ def moves(history: History) -> Iterator[Word]:
     epoch."""
     for at in history.of(BrokerStateChanged):
         body = at.body
-        if body.old != body.new and (body.old, body.new) not in ALLOWED:
-            yield violated(at.process, body.old, body.new)
+        former = next((one.body.new for one in before(history, at, BrokerStateChanged)), body.old)
+        for old in (body.old, former):
+            if (old, body.new) not in ALLOWED:
+                yield violated(at.process, old, body.new)
         if body.new == "ACTIVE":
             lost = [
                 one.body.broker_epoch
@@ -251,7 +297,8 @@ def epochs_grow(history: History) -> Iterator[Word]:
         for place, (epoch, incarnation) in enumerate(ordered):
             for earlier, other in ordered[:place]:
                 if epoch < earlier or (epoch == earlier and incarnation != other):
-                    yield (undecided if history.lost_data else violated)(broker, epoch)
+                    sure = told_in_order(history, BrokerCommitted) and not history.lost_data
+                    yield (violated if sure else undecided)(broker, epoch)
 
 
 @reading("QC-22", HeartbeatAnswered, ControllerElected, ControllerResigned)
@@ -261,6 +308,7 @@ def not_controller(history: History) -> Iterator[Word]:
     for at in history.of(HeartbeatAnswered):
         turn = next(before(history, at, ControllerElected, ControllerResigned), None)
         active = turn is not None and isinstance(turn.body, ControllerElected)
+        active = active and turn.body.epoch == at.body.controller_epoch
         if at.body.error != "NOT_CONTROLLER" and not (active and at.body.active):
             yield violated(at.process, at.body.error)
 
@@ -293,8 +341,18 @@ def loser_is_not_heard(history: History) -> Iterator[Word]:
         own = sorted((one for one in own if one.broker_id == broker), key=lambda one: one.offset)
         # A process gets a new epoch when it is unfenced, too: what counts is whose epoch it was.
         whose = {one.broker_epoch: one.incarnation for one in own}
-        if own and epoch in whose and whose[epoch] != own[-1].incarnation:
+        sender = body.incarnation if heartbeat else whose.get(epoch, "")
+        if own and sender and sender in whose.values() and sender != own[-1].incarnation:
             yield violated(at.process, broker, epoch)
+    records: dict[int, dict[int, str]] = {}
+    for at in history.of(BrokerCommitted):
+        of_id = records.setdefault(at.body.broker_id, {})
+        of_id.setdefault(at.body.offset, at.body.incarnation)
+    for broker, of_id in records.items():
+        turns = [name for name, _ in groupby(of_id[offset] for offset in sorted(of_id))]
+        if len(turns) > len(set(turns)):  # a process that had lost the id has it again
+            sure = told_in_order(history, BrokerCommitted)
+            yield (violated if sure else undecided)(broker, "again")
 
 
 @reading("QC-31", ControllerElected, LeaseExpired)
@@ -304,8 +362,19 @@ def full_period(history: History) -> Iterator[Word]:
     began = {(at.process, at.body.epoch): at.at_ns for at in history.of(ControllerElected)}
     for at in history.of(LeaseExpired):
         from_ns = began.get((at.process, at.body.controller_epoch))
+        # By its clock, which is another one than that of the events.
+        early = at.body.now_ns - at.body.last_heard_ns < at.body.lease_period_ms * MS
         if from_ns is not None and at.at_ns < from_ns + at.body.lease_period_ms * MS:
-            yield violated(at.process, at.body.broker_id)
+            yield (violated if early else undecided)(at.process, at.body.broker_id)
+
+
+def told_in_order(history: History, kind: type) -> bool:
+    """Whether each record was told after those before it, by whoever told it first."""
+    told: dict[int, int] = {}
+    for at in history.of(kind):
+        told.setdefault(at.body.offset, at.place)
+    places = [told[offset] for offset in sorted(told)]
+    return places == sorted(places)
 
 
 def partitions(history: History) -> dict[tuple[str, int], list[PartitionCommitted]]:
@@ -325,7 +394,8 @@ def leader_epoch_grows(history: History) -> Iterator[Word]:
         for one, other in pairwise(records):
             changes = one.leader != other.leader or set(one.isr) != set(other.isr)
             if changes and other.leader_epoch <= one.leader_epoch:
-                yield (undecided if topic in again else violated)(topic, partition, other.offset)
+                sure = topic not in again and told_in_order(history, PartitionCommitted)
+                yield (violated if sure else undecided)(topic, partition, other.offset)
 
 
 @reading("QC-17", BrokerStateChanged, LeaseGranted, *SERVED)
@@ -333,6 +403,8 @@ def fenced_after_active(history: History) -> Iterator[Word]:
     """A broker fenced after having been active processes no new client request until it is active
     again."""
     for at in served(history):
+        if isinstance(at.body, ProduceAnswered):
+            continue  # the answer to a request that it may have had before
         states = [one.body for one in before(history, at, BrokerStateChanged)]
         was_active = any(one.new == "ACTIVE" for one in states)
         if states and states[0].new == "FENCED" and was_active:
@@ -369,9 +441,8 @@ def silent_while_starting(history: History) -> Iterator[Word]:
 def recovers_first(history: History) -> Iterator[Word]:
     """A broker sends Register only after log recovery."""
     for at in history.of(HeartbeatSent):
-        started = next(before(history, at, RecoveryStarted), None)
-        ended = next(before(history, at, RecoveryEnded), None)
-        if started is not None and ended is None:
+        last = next(before(history, at, RecoveryStarted, RecoveryEnded), None)
+        if last is not None and isinstance(last.body, RecoveryStarted):
             yield violated(at.process)
 
 
@@ -385,8 +456,12 @@ def taken_over_fenced(history: History) -> Iterator[Word]:
         own.setdefault(at.body.offset, at.body)
     for (broker, _), by_offset in records.items():
         first = by_offset[min(by_offset)]
+        unfenced = any(not one.fenced for one in by_offset.values())
+        if unfenced and not told_in_order(history, BrokerCommitted):
+            yield undecided(broker)
         if first.broker_epoch == first.offset and not first.fenced:
-            yield violated(broker, first.broker_epoch)
+            sure = told_in_order(history, BrokerCommitted)
+            yield (violated if sure else undecided)(broker, first.broker_epoch)
     for at in history.of(HeartbeatAnswered):
         body = at.body
         if body.error == "NONE" and body.request_epoch < 0:
@@ -414,6 +489,8 @@ def stops_in_time(history: History) -> Iterator[Word]:
     for at in history.of(BrokerStopping):
         due_ns = at.at_ns + at.body.limit_ms * MS
         end_ns = ends.get(at.process, NEVER)
+        if end_ns < at.at_ns:
+            yield undecided(at.process)
         if min(end_ns, history.end.ended_at_ns) > due_ns + 2_000 * MS:
             stood = history.end.stalled_ns(at.at_ns, end_ns, at.process) > 100 * MS
             paused = any(
@@ -440,7 +517,7 @@ def deleted_brokers(history: History) -> Iterator[Word]:
             gone = any(
                 one.body.topic == topic and one.body.deleted for one in history.of(TopicCommitted)
             )
-            if seen and not gone and seen[-1].offset > offset:
+            if seen and not gone and seen[0].offset < offset < seen[-1].offset:
                 last = seen[-1]
                 stays = broker in last.isr and len(last.isr) > 1
                 if stays or last.leader == broker:
