@@ -15,7 +15,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded here
 from typing import Any
@@ -34,13 +34,12 @@ from second_readings.comparison import (
     write,
 )
 from second_readings.families import FAMILIES, Family
-from second_readings.mutations import changed, cut, keys_of
 from second_readings.reading import History, Says
-from second_readings.sources import FINDINGS, recorded_below, simulated
+from second_readings.sources import KEPT_RUNS, histories, recorded_below, run_of
 
 from fencepost import Codec
 from fencepost.campaigns.jobs import done, jobs_for
-from fencepost.plugins.manager import Plugins, load
+from fencepost.plugins.manager import load
 
 CHANGED = 40
 """How many changed histories are made of one run."""
@@ -64,31 +63,12 @@ class Tally:
         self.kept += other.kept
 
 
-def sources(
-    family: Family, plugins: Plugins, random: Random, folders: Sequence[tuple[str, History]]
-) -> tuple[str, History] | None:
-    """A run of which histories are made."""
-    own = [one for one in folders if one[1].plane in family.recorded]
-    if own and (not family.systems or random.random() < 0.3):
-        return random.choice(own)
-    return simulated(family, plugins, random) if family.systems else None
-
-
-def histories(family: Family, plugins: Plugins, run: History, random: Random) -> Iterator[History]:
-    """Histories that are made of one run."""
-    keys = keys_of(run, family.key)
-    kinds = family.kinds(plugins.promises)
-    for _ in range(CHANGED):
-        key = random.choice(keys) if keys else ()
-        yield changed(cut(run, kinds, key, random, family.window), random, family.by_harness)
-
-
 def of_one_run(
     family: Family, clauses: Sequence[str], source: tuple[str, History], seed: str, out: Path
 ) -> Tally:
     plugins, tally, random = load(), Tally(), Random(seed)
     name, run = source
-    for history in histories(family, plugins, run, random):
+    for history in histories(family, plugins.promises, run, random, CHANGED):
         tally.histories += 1
         for clause in clauses:
             agreement = compared(clause, history, plugins.promises)
@@ -133,7 +113,7 @@ def main() -> int:
     options = parser.parse_args()
     plugins = load()
     folders = [
-        one for root in (FINDINGS, *(options.runs or ())) for one in recorded_below(root, plugins)
+        one for root in (*KEPT_RUNS, *(options.runs or ())) for one in recorded_below(root, plugins)
     ]
     chosen = [
         (family, clauses)
@@ -148,7 +128,7 @@ def main() -> int:
     def work(one: tuple[Family, Sequence[str], int]) -> Tally:
         family, clauses, number = one
         seed = f"{options.seed}/{family.name}/{number}"
-        source = sources(family, plugins, Random(seed), folders)
+        source = run_of(family, plugins, Random(seed), folders)
         if source is None:
             return Tally()
         return of_one_run(family, clauses, source, seed, options.out)

@@ -16,7 +16,7 @@ from second_readings import (
     availability,
     clients,
     etcd,
-    over_zookeeper,
+    kraft,
     quorum,
     replication,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "availability",
     "clients",
     "etcd",
-    "over_zookeeper",
+    "kraft",
     "quorum",
     "replication",
 ]

@@ -114,7 +114,9 @@ def still_lacking(history: History) -> Iterator[Word]:
     lacking = set(lacks(history, due_ns))
     moments = [at.at_ns for at in history.of(*STATE) if from_ns < at.at_ns <= due_ns]
     for moment in (from_ns, *moments):
-        lacking &= set(lacks(history, moment))
+        _, known = newest(history, moment)
+        unknown = {what for what in lacking if "-" in what and what not in known}
+        lacking &= {*lacks(history, moment), *unknown}
     still = any(fault.to_ns > from_ns for fault in history.faults)
     disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)
     sure = history.end.complete and not still and not disturbed
@@ -279,6 +281,10 @@ def writable(history: History) -> Iterator[Word]:
         done = [at for at in log.completed if at.body.acks == -1]
         good = sorted(at.at_ns for at in done if at.body.outcome == "ok")
         shown = sorted(at.at_ns for at in [*tries, *done])
+        for earlier, later in pairwise(good):
+            # Clients may pause between two writes, and want to write all the same.
+            if later - earlier > bound_ns:
+                yield undecided(log.name)
         ended = {at.body.operation for at in done}
         for first in tries:
             next_ns = min((at for at in good if at >= first.at_ns), default=NEVER)

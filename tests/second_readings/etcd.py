@@ -92,10 +92,24 @@ class Effect(NamedTuple):
 def linearizable(history: History) -> Iterator[Word]:
     """Writes and linearizable reads of a key are linearizable: some order of them, in which each
     lies between its begin and its end, explains what all have read."""
+    written = {at.body.value for at in history.of(RegisterInvoked)}
+    for at in history.of(RegisterCompleted):
+        body = at.body
+        if body.value and body.value not in written:
+            # A key that is not there (mod_revision 0) has no value: then the answer is damaged.
+            yield (violated if body.mod_revision else undecided)(body.key, body.operation)
     for key, ops in calls(history).items():
         effects = [effect for op in ops if (effect := effect_of(op)) is not None]
+        for op in ops:
+            done = op.done
+            if done is None or done.outcome != "ok":
+                continue
+            if done.action == "get" and 0 <= done.revision < done.mod_revision:
+                yield violated(key, done.operation)
+        told = {op.done.mod_revision for op in ops if op.done is not None}
         found = search(effects)
-        if found is None:
+        # A client swaps what it has read: if nobody has read that, the history lacks it.
+        if found is None or any(one.expected >= 0 and one.expected not in told for one in effects):
             yield undecided(key)
         elif not found:
             yield violated(key)
@@ -178,7 +192,9 @@ def keys_go(history: History) -> Iterator[Word]:
     for at in history.of(LeaseCompleted, LockCompleted):
         body = at.body
         if isinstance(body, LeaseCompleted):
-            if body.action != "revoke" and body.outcome != "failed":
+            if body.action == "revoke" and (body.outcome == "ok" or body.ttl_s == 0):
+                kept[body.lease] = at.at_ns - GONE_WITHIN_NS  # at once: it was asked for
+            elif body.action != "revoke" and body.outcome != "failed":
                 ttl_s = body.ttl_s if body.ttl_s >= 0 else 1 << 20
                 kept[body.lease] = max(kept.get(body.lease, 0), at.at_ns + ttl_s * SECOND)
             continue
@@ -228,6 +244,6 @@ def guarded(history: History) -> Iterator[Word]:
     writes = [at.body for at in history.of(StoreCompleted) if at.body.outcome == "ok"]
     for newer in writes:
         for older in writes:
-            if (newer.store, newer.lock) == (older.store, older.lock):
-                if newer.token > older.token and 0 <= newer.revision < older.revision:
-                    yield violated(older.store, older.token, newer.token)
+            same = (newer.store, newer.lock) == (older.store, older.lock)
+            if same and newer.token > older.token and 0 <= newer.revision < older.revision:
+                yield violated(older.store, older.token, newer.token)

@@ -15,7 +15,6 @@ from second_readings.reading import READINGS
 REFERENCE = ("reference/quorum", "reference/legacy", "reference/classic")
 KAFKA = ("kraft", "zookeeper")
 PARTITION = ("topic", "partition")
-BROKER = ("broker_id",)
 
 
 @final
@@ -51,10 +50,9 @@ FAMILIES = (
     Family("JEPSEN", ("JEPSEN-",), REFERENCE, PARTITION, recorded=KAFKA),
     Family("AVAIL", ("AVAIL-",), REFERENCE, PARTITION, by_harness=True, recorded=KAFKA),
     Family("ETCD", ("ETCD-",), (), ("key",), window=False, recorded=("raft",)),
-    Family("KR", ("KR-",), (), PARTITION, recorded=("kraft",)),
-    Family("QC", ("QC-", "REG-"), REFERENCE[:1], BROKER, window=False, recorded=("kraft",)),
-    Family("RP", ("RP-",), REFERENCE, PARTITION, recorded=KAFKA),
-    Family("BE, HB", ("BE-", "HB-"), REFERENCE[1:2], BROKER, recorded=("zookeeper",)),
+    Family("KR", ("KR-",), (), PARTITION, window=False, recorded=("kraft",)),
+    Family("QC", ("QC-", "REG-"), REFERENCE[:1], PARTITION, window=False, recorded=("kraft",)),
+    Family("RP", ("RP-",), REFERENCE, PARTITION, window=False, recorded=KAFKA),
 )
 
 

@@ -9,6 +9,7 @@ that is dropped never was, and the history looks whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random  # noqa: TID251 - a seeded stream is passed in
@@ -23,6 +24,9 @@ from fencepost.history.run_end import HARNESS
 from second_readings.reading import History
 
 MOST_EVENTS = 300
+MOST_FROM_BEGIN = 700
+RARE = 20
+"""Of a kind, so many events are kept as they are: they are states and turns, not traffic."""
 MS = 1_000_000
 Key = tuple[str, object]
 """The name of a field, and the value that an event has there, if it has the field at all."""
@@ -47,20 +51,24 @@ def cut(
 ) -> History:
     """The events of these kinds that concern the key, and at most MOST_EVENTS of them.
 
-    What the harness and final readings say is kept; of the rest, a stretch from the begin or from
-    somewhere else.
+    Either the first MOST_FROM_BEGIN of them, of a run that was cut short then; or, where readings
+    need no begin, at most MOST_EVENTS: what the harness and final readings say, the kinds of which
+    there are few, and a stretch of the rest.
     """
 
     def concerns(event: Event) -> bool:
-        return type(event.body) in kinds and all(
-            getattr(event.body, name, value) == value for name, value in key
-        )
+        known = all(getattr(event.body, name, value) == value for name, value in key)
+        return type(event.body) in kinds and known
 
     events = [event for event in history.events if concerns(event)]
-    pinned = [_pinned(event) for event in events]
+    if not window:
+        whole = len(events) <= MOST_FROM_BEGIN
+        return with_events(history, events[:MOST_FROM_BEGIN], history.end.complete and whole)
+    counts = Counter(type(event.body) for event in events)
+    pinned = [counts[type(event.body)] <= RARE or _pinned(event) for event in events]
     room = max(MOST_EVENTS - sum(pinned), MOST_EVENTS // 3)
     loose = len(events) - sum(pinned)
-    first = 0 if not window or random.random() < 0.5 else random.randrange(max(1, loose - room + 1))
+    first = 0 if random.random() < 0.5 else random.randrange(max(1, loose - room + 1))
     kept, place = [], 0
     for event, fixed in zip(events, pinned, strict=True):
         if fixed or first <= place < first + room:

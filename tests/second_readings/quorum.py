@@ -196,6 +196,13 @@ def lag(history: History) -> Iterator[Word]:
         own = [one.body.offset + 1 for one in before(history, at, MetadataCommitted)]
         if body.replayed > max(own, default=0):
             yield undecided(at.process, "replayed")  # its own words differ, or some are missing
+        recent = [
+            one
+            for one in before(history, at, MetadataCommitted)
+            if at.at_ns - one.at_ns < 2 * body.over_ms * MS
+        ]
+        if bool(recent) != (body.commit_rate > 0):
+            yield undecided(at.process, "rate")  # no event says when the rate's time began
 
 
 @reading("QC-28", ChangeAnswered, ControllerElected, BrokerCommitted, TopicCommitted)
@@ -228,7 +235,13 @@ def lease_times(history: History) -> Iterator[Word]:
     periods = {at.body.lease_period_ms for at in history.of(HeartbeatAnswered)}
     for at in history.of(LeaseGranted) if len(periods) == 1 else ():
         if at.body.lease_end_ms - at.body.lease_start_ms not in periods:
-            yield violated("granted", at.body.broker_id)
+            # Only if the answer that it got is told as well: its own word may be wrong.
+            answers = {
+                (one.body.broker_id, one.body.lease_start_ms)
+                for one in history.of(HeartbeatAnswered)
+            }
+            told = (at.body.broker_id, at.body.lease_start_ms) in answers
+            yield (violated if told else undecided)("granted", at.body.broker_id)
     for at in history.of(LeaseExpired):
         body = at.body
         if body.last_heard_ns >= 0 and body.now_ns < body.last_heard_ns + body.lease_period_ms * MS:
@@ -248,6 +261,8 @@ def told_to_leave(history: History) -> Iterator[Word]:
             since = next((one.place for one in states), -1)
             own = next(before(history, at, LeaseGranted), None)
             told = own is not None and own.place > since and own.body.next_state == "ACTIVE"
+            if own is not None and own.place > since and not told:
+                yield undecided(at.process)  # what it got, and what was sent, may differ
             answered = any(
                 since < one.place < at.place
                 and one.body.client == at.process
@@ -274,6 +289,8 @@ def moves(history: History) -> Iterator[Word]:
         for old in (body.old, former):
             if (old, body.new) not in ALLOWED:
                 yield violated(at.process, old, body.new)
+        if former != body.old:
+            yield undecided(at.process)  # a change between the two was not told
         if body.new == "ACTIVE":
             lost = [
                 one.body.broker_epoch
@@ -298,6 +315,7 @@ def epochs_grow(history: History) -> Iterator[Word]:
             for earlier, other in ordered[:place]:
                 if epoch < earlier or (epoch == earlier and incarnation != other):
                     sure = told_in_order(history, BrokerCommitted) and not history.lost_data
+                    sure = sure and not clashing(history)
                     yield (violated if sure else undecided)(broker, epoch)
 
 
@@ -308,9 +326,10 @@ def not_controller(history: History) -> Iterator[Word]:
     for at in history.of(HeartbeatAnswered):
         turn = next(before(history, at, ControllerElected, ControllerResigned), None)
         active = turn is not None and isinstance(turn.body, ControllerElected)
-        active = active and turn.body.epoch == at.body.controller_epoch
         if at.body.error != "NOT_CONTROLLER" and not (active and at.body.active):
             yield violated(at.process, at.body.error)
+        elif active and turn.body.epoch != at.body.controller_epoch:
+            yield undecided(at.process, at.body.controller_epoch)
 
 
 @reading("QC-18", HeartbeatAnswered, PartitionCommitted)
@@ -368,6 +387,14 @@ def full_period(history: History) -> Iterator[Word]:
             yield (violated if early else undecided)(at.process, at.body.broker_id)
 
 
+def clashing(history: History) -> bool:
+    """Whether nodes tell different brokers' records at one offset: that is another promise."""
+    at_offset: dict[int, set[int]] = {}
+    for at in history.of(BrokerCommitted):
+        at_offset.setdefault(at.body.offset, set()).add(at.body.broker_id)
+    return any(len(brokers) > 1 for brokers in at_offset.values())
+
+
 def told_in_order(history: History, kind: type) -> bool:
     """Whether each record was told after those before it, by whoever told it first."""
     told: dict[int, int] = {}
@@ -410,7 +437,10 @@ def fenced_after_active(history: History) -> Iterator[Word]:
         if states and states[0].new == "FENCED" and was_active:
             yield violated(at.process, type(at.body).__name__)
         grant = next(before(history, at, LeaseGranted), None)
-        if grant is not None and was_active and at.at_ns > grant.body.ends_at_ns:
+        lately = grant is not None and at.at_ns <= grant.body.ends_at_ns + 1_000 * MS
+        if lately and was_active and at.at_ns > grant.body.ends_at_ns:
+            yield undecided(at.process)  # its clock, or the last grant that it told
+        elif grant is not None and was_active and at.at_ns > grant.body.ends_at_ns:
             yield violated(at.process, type(at.body).__name__, "lease")
 
 
@@ -450,21 +480,21 @@ def recovers_first(history: History) -> Iterator[Word]:
 def taken_over_fenced(history: History) -> Iterator[Word]:
     """On Register the controller creates the entry, or takes over the existing one, in the fenced
     state, and then answers."""
-    records: dict[tuple[int, str], dict[int, BrokerCommitted]] = {}
+    records: dict[int, dict[int, BrokerCommitted]] = {}
     for at in history.of(BrokerCommitted):
-        own = records.setdefault((at.body.broker_id, at.body.incarnation), {})
-        own.setdefault(at.body.offset, at.body)
-    for (broker, _), by_offset in records.items():
-        first = by_offset[min(by_offset)]
-        unfenced = any(not one.fenced for one in by_offset.values())
-        if unfenced and not told_in_order(history, BrokerCommitted):
+        records.setdefault(at.body.broker_id, {}).setdefault(at.body.offset, at.body)
+    for broker, by_offset in records.items():
+        ordered = [by_offset[offset] for offset in sorted(by_offset)]
+        sure = told_in_order(history, BrokerCommitted)
+        for _, turn in groupby(ordered, key=lambda one: one.incarnation):
+            first = next(turn)
+            if not first.fenced and (first.broker_epoch == first.offset or first is not ordered[0]):
+                yield (violated if sure else undecided)(broker, first.broker_epoch)
+        if not sure:
             yield undecided(broker)
-        if first.broker_epoch == first.offset and not first.fenced:
-            sure = told_in_order(history, BrokerCommitted)
-            yield (violated if sure else undecided)(broker, first.broker_epoch)
     for at in history.of(HeartbeatAnswered):
         body = at.body
-        if body.error == "NONE" and body.request_epoch < 0:
+        if body.error == "NONE" and body.active and body.request_epoch < 0:
             known = {one.body.broker_epoch for one in before(history, at, BrokerCommitted)}
             if body.broker_epoch not in known:
                 yield violated(body.broker_id, body.broker_epoch, "answered")

@@ -8,6 +8,7 @@ from itertools import pairwise
 from fencepost.events.names import first_of, slot_of
 from fencepost_kafka import (
     AdminCompleted,
+    BrokerCommitted,
     FetchServed,
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -29,7 +30,7 @@ from fencepost_kafka import (
     TopicMarked,
 )
 from second_readings.clients import deleted
-from second_readings.quorum import before, partitions
+from second_readings.quorum import before, partitions, told_in_order
 from second_readings.reading import At, History, Word, reading, undecided, violated
 
 GONE = (AdminCompleted, TopicCommitted, TopicMarked, LeadershipEnded, ReplicaRemoved)
@@ -57,14 +58,27 @@ def members(history: History) -> Iterator[Word]:
             yield violated(*name(at), body.offset)
 
 
-@reading("RP-29", PartitionCommitted)
-def leads_in_sync(history: History) -> Iterator[Word]:
-    """While no member of the ISR is live, the partition has no leader: a leader is a member of the
-    ISR, or of an ISR that was never stored."""
-    for at in history.of(PartitionCommitted):
+@reading("RP-29", PartitionCommitted, BrokerCommitted)
+def none_leads_alone(history: History) -> Iterator[Word]:
+    """While no member of the ISR is live, the partition has no leader; but for an ISR that was
+    never stored."""
+    fenced: dict[int, tuple[int, bool]] = {}
+    last: dict[tuple[str, int], PartitionCommitted] = {}
+    for at in history.of(PartitionCommitted, BrokerCommitted):
         body = at.body
-        if body.leader >= 0 and body.isr and body.leader not in (*body.isr, *body.eligible):
-            yield violated(*name(at), body.leader)
+        if isinstance(body, BrokerCommitted):
+            known = fenced.get(body.broker_id, (-1, True))
+            fenced[body.broker_id] = max(known, (body.offset, body.fenced))
+            continue
+        was = last.get(name(at))
+        if was is not None and body.offset <= was.offset:
+            continue
+        last[name(at)] = body
+        if was is None or not was.isr or body.leader in (-1, was.leader):
+            continue
+        members = {*was.isr, *was.eligible}
+        if all(fenced.get(member, (-1, False))[1] for member in members):
+            yield (violated if history.plane == "quorum" else undecided)(*name(at), body.leader)
 
 
 @reading("RP-24", PartitionCommitted, LeadershipStarted, *GONE)
@@ -80,8 +94,18 @@ def one_leader_an_epoch(history: History) -> Iterator[Word]:
             if len(ids) > 1:
                 yield word(topic, partition, epoch)
         for one, other in pairwise(records):
-            if other.leader_epoch < one.leader_epoch:
+            former = one.leader if one.leader >= 0 else other.leader
+            began = other.leader >= 0 and other.leader != former
+            if other.leader_epoch < one.leader_epoch + began:
                 yield word(topic, partition, other.offset)
+    begun = {
+        (topic, partition, record.leader_epoch)
+        for (topic, partition), records in partitions(history).items()
+        for record in records
+    }
+    for at in history.of(LeadershipStarted):
+        if (*name(at), at.body.leader_epoch) not in begun:
+            yield undecided(*name(at), at.body.leader_epoch)  # a record was not told
     started: dict[tuple[str, int, int], set[str]] = {}
     for at in history.of(LeadershipStarted):
         started.setdefault((*name(at), at.body.leader_epoch), set()).add(first_of(at.process))
@@ -99,16 +123,26 @@ def switches_over(history: History) -> Iterator[Word]:
             added = set(one.adding) & set(other.replicas)
             if one.adding and not other.adding and not added <= set(other.isr):
                 yield (violated if promised(history, topic) else undecided)(topic, partition)
+            if one.adding and not other.adding and other.leader not in (-1, *other.replicas):
+                yield violated(topic, partition, "leader")
 
 
-@reading("RP-04", ProduceAnswered)
+@reading("RP-04", ProduceAnswered, LogAppended, LeadershipStarted)
 def acknowledged_by_all(history: History) -> Iterator[Word]:
-    """A synchronous write is acknowledged only after every in-sync replica has it."""
+    """A synchronous write is acknowledged only after every in-sync replica has it; an asynchronous
+    one once the leader has."""
     for at in history.of(ProduceAnswered):
         body = at.body
-        if body.acks == -1 and body.error == "NONE" and body.log_end >= 0:
-            if any(end < body.log_end for end in body.ends):
-                yield violated(*name(at), body.base_offset)
+        if body.error != "NONE" or body.log_end < 0:
+            continue
+        own = [
+            one.body.log_end
+            for one in before(history, at, LogAppended, LeadershipStarted)
+            if name(one) == name(at)
+        ]
+        short = body.acks == -1 and any(end < body.log_end for end in body.ends)
+        if short or (own and own[0] < body.log_end):
+            yield violated(*name(at), body.base_offset)
 
 
 @reading("RP-07", FetchServed, HighWatermarkAdvanced, Polled, *GONE)
@@ -127,43 +161,108 @@ def below_watermark(history: History) -> Iterator[Word]:
             yield (violated if sure(history, at) else undecided)(*name(at), max(at.body.offsets))
 
 
-@reading("RP-27", HighWatermarkAdvanced)
+@reading("RP-27", HighWatermarkAdvanced, LogAppended)
 def within_log(history: History) -> Iterator[Word]:
     """Followers never hold a high watermark above their own log end."""
     for at in history.of(HighWatermarkAdvanced):
         if at.body.high_watermark > at.body.log_end:
             yield violated(*name(at), at.process)
+    for at in history.of(LogAppended):
+        if not at.body.as_leader:
+            own = [
+                one.body.high_watermark
+                for one in before(history, at, HighWatermarkAdvanced)
+                if name(one) == name(at)
+            ]
+            led = [
+                one.body.high_watermark
+                for one in history.of(HighWatermarkAdvanced)
+                if name(one) == name(at) and one.at_ns < at.at_ns - 1_000_000_000
+            ]
+            if max(led, default=0) > max(own, default=0):
+                yield undecided(*name(at), at.process)  # it has not learned it for a second
 
 
-@reading("RP-32", HighWatermarkAdvanced)
+@reading("RP-32", HighWatermarkAdvanced, PartitionCommitted)
 def stored_isr_counts(history: History) -> Iterator[Word]:
     """A shrunk ISR counts for commits only once it is stored."""
     for at in history.of(HighWatermarkAdvanced):
-        if at.body.as_leader and not set(at.body.isr) <= set(at.body.counted):
+        if not at.body.as_leader:
+            continue
+        counted = set(at.body.counted)
+        stored = [
+            set(one.body.isr) for one in history.of(PartitionCommitted) if name(one) == name(at)
+        ]
+        if not set(at.body.isr) <= counted:
             yield violated(*name(at), at.process)
+        elif stored and not any(isr <= counted for isr in stored):
+            told = bool(counted)  # other nodes do not say over whom they count
+            yield (violated if told else undecided)(*name(at), at.process, "never stored")
+        elif at.body.high_watermark > 0 and not followers_have(history, at):
+            yield undecided(*name(at), at.process)  # what followers stored was not told
 
 
-@reading("RP-10", IsrChangeAsked)
+def followers_have(history: History, at: At) -> bool:
+    """Whether each follower that a leader counted has told that it stored as much."""
+    for member in set(at.body.counted):
+        end = 0
+        for one in history.of(LogAppended, FollowingStarted, LeadershipStarted):
+            theirs = name(one) == name(at) and first_of(one.process).endswith(f"-{member}")
+            if not theirs or one.place > at.place:
+                continue
+            if not isinstance(one.body, LogAppended) or one.body.base_offset <= end:
+                end = one.body.log_end
+        if end < at.body.high_watermark:
+            return False
+    return True
+
+
+@reading("RP-10", IsrChangeAsked, LogAppended)
 def enters_caught_up(history: History) -> Iterator[Word]:
     """A follower enters the ISR only when it has reached the leader's high watermark and the start
     of the leader's epoch."""
     for at in history.of(IsrChangeAsked):
         body = at.body
         for member, end in zip(body.new_isr, body.ends, strict=False):
-            if member not in body.old_isr and end < max(body.high_watermark, body.epoch_start):
+            needed = max(body.high_watermark, body.epoch_start)
+            if member in body.old_isr:
+                continue
+            if end < needed:
                 yield violated(*name(at), member)
+            stored = [
+                one.body.log_end
+                for one in history.of(LogAppended)
+                if name(one) == name(at)
+                and one.place < at.place
+                and first_of(one.process).endswith(f"-{member}")
+            ]
+            if stored and stored[-1] < needed:
+                yield violated(*name(at), member, "by its own log")
+            elif not stored and needed > 0:
+                yield undecided(*name(at), member)
 
 
-@reading("RP-06", LeadershipStarted, HighWatermarkAdvanced, *GONE)
+@reading("RP-06", PartitionCommitted, LeadershipStarted, HighWatermarkAdvanced, *GONE)
 def committed_stays(history: History) -> Iterator[Word]:
     """A committed message is never lost while one replica of its ISR stays up: a new leader has
-    all below the high watermark."""
+    all below the high watermark, and is of the ISR."""
+    for (topic, partition), records in partitions(history).items():
+        certain = promised(history, topic) and told_in_order(history, PartitionCommitted)
+        for one, other in pairwise(records):
+            members = {*one.isr, *one.eligible}
+            if other.leader not in (-1, one.leader, *members) and members and not other.skipped:
+                yield (violated if certain else undecided)(topic, partition, other.leader)
+        for record in records:
+            if record.leader not in (-1, *record.isr, *record.eligible) and record.isr:
+                yield (violated if certain else undecided)(topic, partition, record.leader)
     for at in history.of(LeadershipStarted):
         for one in history.of(HighWatermarkAdvanced):
             earlier = one.body.leader_epoch < at.body.leader_epoch
-            if name(one) == name(at) and earlier and one.place < at.place:
-                if one.body.high_watermark > at.body.log_end:
-                    yield (violated if sure(history, at) else undecided)(*name(at), at.process)
+            same = name(one) == name(at) and one.place < at.place
+            if same and one.body.high_watermark > at.body.log_end:
+                # Of its own epoch, it may have been told before it began.
+                certain = sure(history, at) and earlier
+                yield (violated if certain else undecided)(*name(at), at.process)
 
 
 @reading("RP-13", LeadershipStarted, ProduceCompleted, ProduceInvoked, *GONE)
@@ -178,10 +277,19 @@ def leader_has_it(history: History) -> Iterator[Word]:
                 and (body.outcome, body.acks) == ("ok", -1)
                 and body.offset >= at.body.log_end
             ):
-                yield (violated if sure(history, at) else undecided)(*name(at), body.offset)
+                # A leader of an older epoch than the one that acknowledged it may begin late.
+                epochs = [
+                    one.body.leader_epoch
+                    for one in history.of(LeadershipStarted)
+                    if name(one) == name(at) and one.place < ack.place
+                ]
+                certain = sure(history, at) and at.body.leader_epoch > max(epochs, default=-1)
+                yield (violated if certain else undecided)(*name(at), body.offset)
 
 
-@reading("RP-08", ReplicaCheckpointed, LeadershipStarted, FollowingStarted, *GONE)
+@reading(
+    "RP-08", ReplicaCheckpointed, HighWatermarkAdvanced, LeadershipStarted, FollowingStarted, *GONE
+)
 def restored_watermark(history: History) -> Iterator[Word]:
     """After a restart a replica's high watermark is the smaller of the checkpoint and the log end
     offset."""
@@ -198,25 +306,86 @@ def restored_watermark(history: History) -> Iterator[Word]:
             and name(one) == name(at)
             and one.place < at.place
         ]
-        if not stored or stored[-1].process == at.process:
+        if not stored:
+            if at.body.high_watermark > 0:
+                yield undecided(*key)  # it had no checkpoint that anybody told
             continue
         most = min(stored[-1].body.high_watermark, at.body.log_end)
+        if at.body.high_watermark > 0 and not any(
+            slot_of(one.process) == slot_of(at.process) and name(one) == name(at)
+            for one in history.of(HighWatermarkAdvanced)
+        ):
+            yield undecided(*key)
         if isinstance(at.body, FollowingStarted) and at.body.high_watermark > most:
-            yield (violated if sure(history, at) else undecided)(*key)
+            # What a killed process checkpointed last, it may not have told; but how far it was.
+            told = [
+                one.body.high_watermark
+                for one in history.of(HighWatermarkAdvanced)
+                if slot_of(one.process) == slot_of(at.process) and name(one) == name(at)
+            ]
+            certain = sure(history, at) and at.body.high_watermark > max(told, default=0)
+            yield (violated if certain else undecided)(*key)
 
 
-@reading("RP-15", LogTruncated)
+@reading("RP-15", LogAppended, LogTruncated, HighWatermarkAdvanced, *GONE)
 def truncates_to_confirmed(history: History) -> Iterator[Word]:
-    """A follower truncates to what the new leader's log confirms, and loses no committed
-    message."""
+    """A follower truncates to what the new leader's log confirms, and drops nothing that is
+    committed."""
+    batches: dict[tuple[str, int, int], set[str]] = {}
+    for at in history.of(LogAppended):
+        batches.setdefault((*name(at), at.body.base_offset), set()).add(at.body.digest)
+    for key, digests in batches.items():
+        if len(digests) > 1:
+            yield undecided(*key)  # whether each was dropped in time, RP-05 judges as well
     for at in history.of(LogTruncated):
-        if at.body.reason == "leader_epoch" and at.body.to_offset < at.body.high_watermark:
-            yield (undecided if history.lost_data else violated)(*name(at), at.process)
+        body = at.body
+        if body.reason == "recovery":
+            continue
+        if body.reason == "leader_epoch" and body.to_offset < body.high_watermark:
+            yield (violated if sure(history, at) else undecided)(*name(at), at.process)
+        # What it dropped it must have had as a follower, or at least told.
+        for mark in history.of(HighWatermarkAdvanced):
+            if name(mark) != name(at) or mark.place > at.place or not mark.body.as_leader:
+                continue
+            held = {
+                one.body.base_offset: (one.body.log_end, one.body.digest)
+                for one in history.of(LogAppended)
+                if one.process == mark.process
+                and slot_of(one.process) != slot_of(at.process)
+                and name(one) == name(at)
+                and one.place < mark.place
+            }
+            committed = {
+                (base, digest)
+                for base, (end, digest) in held.items()
+                if end <= mark.body.high_watermark
+            }
+            dropped = {
+                (one.body.base_offset, one.body.digest)
+                for one in history.of(LogAppended)
+                if slot_of(one.process) == slot_of(at.process)
+                and name(one) == name(at)
+                and one.place < at.place
+                and one.body.base_offset >= body.to_offset
+            }
+            if committed & dropped:
+                yield (violated if sure(history, at) else undecided)(*name(at), at.process)
+                break
 
 
-@reading("RP-26", LogTruncated, ReplicaCheckpointed)
+@reading("RP-26", LogTruncated, ReplicaCheckpointed, FollowingStarted, LeadershipStarted)
 def flushed_stays(history: History) -> Iterator[Word]:
     """Data before the flushed offset survives the loss of the page cache."""
+    for at in history.of(FollowingStarted, LeadershipStarted):
+        stored = [
+            one.body.flushed
+            for one in history.of(ReplicaCheckpointed)
+            if slot_of(one.process) == slot_of(at.process)
+            and name(one) == name(at)
+            and one.place < at.place
+        ]
+        if stored and at.body.log_end < stored[-1]:
+            yield undecided(*name(at), at.process)  # it may have truncated to a leader's log
     for at in history.of(LogTruncated):
         if at.body.reason != "recovery":
             continue
@@ -231,21 +400,36 @@ def flushed_stays(history: History) -> Iterator[Word]:
             yield violated(*name(at), at.process)
 
 
-@reading("RP-18", FetchServed, ProduceAnswered, LeadershipStarted, LeadershipEnded)
+@reading("RP-18", FetchServed, LogAppended, LeadershipStarted, LeadershipEnded)
 def leader_serves(history: History) -> Iterator[Word]:
-    """Produce and fetch sent to a broker that does not lead the partition get a not-leader
-    error."""
-    for at in history.of(FetchServed, ProduceAnswered):
-        if isinstance(at.body, ProduceAnswered) and at.body.error != "NONE":
+    """Produce and fetch sent to a broker that does not lead the partition get a not-leader error
+    and have no effect."""
+    for at in history.of(FetchServed, LogAppended):
+        if isinstance(at.body, LogAppended) and not at.body.as_leader:
             continue
         turns = [
             one
             for one in before(history, at, LeadershipStarted, LeadershipEnded)
             if name(one) == name(at)
         ]
-        if not turns:
-            yield undecided(*name(at), at.process)
-        elif isinstance(turns[0].body, LeadershipEnded):
+        if not turns or isinstance(turns[0].body, LeadershipEnded):
+            yield violated(*name(at), at.process)
+
+
+@reading("RP-31", ProduceAnswered, LeadershipStarted, LeadershipEnded)
+def never_as_committed(history: History) -> Iterator[Word]:
+    """A leader that steps down answers every produce still in its commit queue, never as
+    committed."""
+    for at in history.of(ProduceAnswered):
+        body = at.body
+        if body.error != "NONE" or body.acks != -1:
+            continue
+        turns = [
+            one
+            for one in before(history, at, LeadershipStarted, LeadershipEnded)
+            if name(one) == name(at)
+        ]
+        if turns and isinstance(turns[0].body, LeadershipEnded):
             yield violated(*name(at), at.process)
 
 
@@ -260,8 +444,11 @@ def same_messages(history: History) -> Iterator[Word]:
             for base in [base for base in log if log[base][0] > at.body.to_offset]:
                 del log[base]
         else:
+            ends = [end for end, _ in log.values()]
             if at.body.base_offset != at.body.expected_base:
                 yield violated(*name(at), at.process, at.body.base_offset)
+            elif ends and at.body.base_offset != max(ends):
+                yield undecided(*name(at), at.process)  # what it had, or dropped, was not told
             log[at.body.base_offset] = at.body.log_end, at.body.digest
     for (topic, partition), logs in stored.items():
         committed = max(
@@ -308,3 +495,10 @@ def waits_for_replicas(history: History) -> Iterator[Word]:
             yield violated(*name(at), at.process)
         if any(end < body.log_end for end in body.ends):
             yield violated(*name(at), at.process, "ends")
+    for at in history.of(LeadershipStarted) if history.plane == "classic" else ():
+        stored = before(history, at, IsrPrepared)
+        if not any(
+            name(one) == name(at) and one.body.leader_epoch == at.body.leader_epoch
+            for one in stored
+        ):
+            yield violated(*name(at), at.process, "not stored")

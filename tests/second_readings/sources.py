@@ -13,11 +13,13 @@ from tempfile import TemporaryDirectory
 from fencepost import Codec, Shape
 from fencepost.history import merge
 from fencepost.history.run_folder import RunFolder
+from fencepost.judging.folder import Promises
 from fencepost.model.system.capabilities import HasDefects
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.random_schedule import run_one
 from fencepost.runs.run import RunSpec, new_folder
 from second_readings.families import Family
+from second_readings.mutations import changed, cut, keys_of
 from second_readings.reading import History
 
 SPAN_MS = 12_000
@@ -32,7 +34,10 @@ HEALTHY = 0.35
 """How often a run has no planted defect."""
 PEACEFUL = 0.2
 """How often a run has no faults."""
-FINDINGS = Path("clusters/fencepost_clusters/apache_kafka/findings")
+_ROOT = Path(__file__).parent.parent.parent
+FINDINGS = _ROOT / "clusters/fencepost_clusters/apache_kafka/findings"
+KEPT_RUNS = (FINDINGS, Path(__file__).parent / "runs")
+"""Recorded runs that are kept in the tree: of Apache Kafka, and of etcd."""
 
 
 def recorded(folder: Path, plugins: Plugins) -> History:
@@ -82,3 +87,24 @@ def simulated(family: Family, plugins: Plugins, random: Random) -> tuple[str, Hi
         if conducted.result is None:
             return None
         return f"{name} {seed} {' '.join(defects)}".rstrip(), recorded(folder.path, plugins)
+
+
+def run_of(
+    family: Family, plugins: Plugins, random: Random, kept: Sequence[tuple[str, History]]
+) -> tuple[str, History] | None:
+    """A run of which histories of a family are made: one of those that are kept, or a new one."""
+    own = [one for one in kept if one[1].plane in family.recorded]
+    if own and (not family.systems or random.random() < 0.3):
+        return random.choice(own)
+    return simulated(family, plugins, random) if family.systems else None
+
+
+def histories(
+    family: Family, promises: Promises, run: History, random: Random, count: int
+) -> Iterator[History]:
+    """Histories that are made of one run: cut to a key, and changed."""
+    keys = keys_of(run, family.key)
+    kinds = family.kinds(promises)
+    for _ in range(count):
+        key = random.choice(keys) if keys else ()
+        yield changed(cut(run, kinds, key, random, family.window), random, family.by_harness)
