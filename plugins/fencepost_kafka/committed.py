@@ -46,10 +46,14 @@ def leader_joins(before: PartitionCommitted, record: PartitionCommitted) -> bool
     replicas that a reassignment removes. The record alone does not tell this from an unclean
     election: whether the leader was live, and has asked, is for other events to say.
     """
-    # `staying` may be empty: a reassignment can remove the whole former ISR, and then only replicas
-    # that it adds may lead.
+    # `staying` may be empty: a reassignment can remove the whole former ISR. Then a replica that it
+    # adds may lead; and any of the new ones by the record that ends it, for which the leader has
+    # seen them all catch up, an old replica among them.
     staying = {*before.isr} - {*before.removing}
-    grown = {*record.isr} if staying else {*record.isr} & {*before.adding}
+    ends = {*record.replicas} == {*before.replicas} - {*before.removing} and not record.removing
+    grown = {*record.isr}
+    if not staying and not (before.removing and ends):
+        grown &= {*before.adding}
     return before.leader >= 0 and staying <= grown and record.leader in grown
 
 

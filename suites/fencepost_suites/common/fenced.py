@@ -13,7 +13,7 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event
+from fencepost import Event
 from fencepost_kafka import BrokerCommitted, BrokerDeleted, MetadataCommitted
 
 LOG_KINDS: frozenset[type[Struct]] = frozenset({MetadataCommitted, BrokerCommitted, BrokerDeleted})
@@ -25,7 +25,7 @@ LOG_KINDS: frozenset[type[Struct]] = frozenset({MetadataCommitted, BrokerCommitt
 class FencedAt:
     """Every registration, fencing and deletion of brokers, by offset."""
 
-    records: dict[int, dict[int, tuple[bool, Cause]]] = field(default_factory=dict)
+    records: dict[int, dict[int, tuple[bool, Event]]] = field(default_factory=dict)
     """broker -> offset -> whether it is out of the cluster from there on, and the event."""
     named: dict[str, int] = field(default_factory=dict)
     """process -> the record that it has named last."""
@@ -37,16 +37,16 @@ class FencedAt:
                 self.named[event.process] = body.offset
             case BrokerCommitted() as body:
                 known = self.records.setdefault(body.broker_id, {})
-                known.setdefault(body.offset, (body.fenced, event.ref))
+                known.setdefault(body.offset, (body.fenced, event))
             case BrokerDeleted() as body:
                 known = self.records.setdefault(body.broker_id, {})
-                known.setdefault(body.offset, (True, event.ref))
+                known.setdefault(body.offset, (True, event))
 
     def in_log(self, process: str, offset: int) -> bool:
         """Whether the process that reports a record names it as one of the log."""
         return self.named.get(process) == offset
 
-    def by(self, broker: int, offset: int) -> Cause | None:
+    def by(self, broker: int, offset: int) -> Event | None:
         """The event by which a broker was out of the cluster right before an offset; None if it was
         in it, or nothing is known. To be asked once all events were taken."""
         known = self.records.get(broker, {})

@@ -175,7 +175,7 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
         found: list[Finding] = []
         for one in state.elections:
             causes = [state.fenced.by(member, one.body.offset) for member in one.members]
-            known = [cause for cause in causes if cause is not None]
+            known = [event.ref for event in causes if event is not None]
             if causes and len(known) == len(causes):
                 found.append(_made_leader(one.at, one.body, one.members, tuple(known)))
         late = [

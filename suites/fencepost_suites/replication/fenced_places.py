@@ -40,12 +40,15 @@ from fencepost_suites.common.words import named
 
 MOVED_WITHIN_NS = 5_000_000_000
 """How long after the fencing record a fenced broker may still have leaderships."""
+_ONE_DECISION_NS = 1_000_000_000
+"""How far apart the records of one decision are told, at most."""
 
 
 class _Taken(Struct, frozen=True):
     """The brokers that a record of the log takes into an ISR, or makes leader."""
 
     at: Cause
+    at_ns: int
     body: PartitionCommitted
     joined: tuple[int, ...]
     leads: bool
@@ -254,7 +257,7 @@ def _note_taken(
     joined = tuple(sorted({*body.isr} - former))
     leads = body.leader >= 0 and (before is None or body.leader != before.leader)
     if joined or leads:
-        state.taken.append(_Taken(event.ref, body, joined, leads, before))
+        state.taken.append(_Taken(event.ref, event.at_ns, body, joined, leads, before))
 
 
 def _taken_while_fenced(state: _Fencings) -> Findings:
@@ -271,7 +274,7 @@ def _taken_while_fenced(state: _Fencings) -> Findings:
                     one.at,
                     Evidence.PEER,
                     "broker {broker} {what} of {partition} at offset {offset} while it was fenced",
-                    (fenced,),
+                    (fenced.ref,),
                     broker=broker_of(broker),
                     what="was made leader" if leads else "was taken into the ISR",
                     partition=partition_of(body),
@@ -310,4 +313,9 @@ def _unclean(state: _Fencings, one: _Taken) -> Cause | None:
     after = one.body.offset + 1
     while after in state.changed:
         after += 1
-    return state.fenced.by(one.before.leader, after + 1)
+    fenced = state.fenced.by(one.before.leader, after + 1)
+    # A reassignment may end by such a record, as its leader asked; that leader may be fenced by the
+    # next record, a minute later.
+    if fenced is None or fenced.at_ns - one.at_ns > _ONE_DECISION_NS:
+        return None
+    return fenced.ref

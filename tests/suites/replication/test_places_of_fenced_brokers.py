@@ -253,6 +253,23 @@ def test_a_leader_that_joins_the_isr_right_before_the_fencing_of_the_former_brea
     assert (verdict(h, "QC-30").verdict is Outcome.VIOLATED) is broken
 
 
+@pytest.mark.parametrize(("ms", "broken"), [(999, True), (1_001, False)])
+def test_a_fencing_of_another_decision_did_not_cause_the_change_before_it(
+    ms: int, broken: bool
+) -> None:
+    """The former leader asked for the change by which a reassignment ends, and dies later."""
+    h = HistoryBuilder()
+    for number in ALL3:
+        broker(h, number, number, fenced=False)
+    partition(h, 4, leader=1, epoch=1, isr=(1, 2))
+    record(h, 6)
+    partition(h, 6, leader=3, epoch=2, isr=ALL3)
+    record(h.after(ms - 1), 7)
+    broker(h, 7, 1, fenced=True)
+    partition(h, 8, leader=3, epoch=3, isr=(2, 3))
+    assert (verdict(h, "QC-30").verdict is Outcome.VIOLATED) is broken
+
+
 def test_a_broker_that_was_deleted_and_is_taken_into_an_isr_breaks_qc_30() -> None:
     h = HistoryBuilder()
     for number in ALL3:

@@ -211,6 +211,30 @@ def test_a_replica_that_enters_the_isr_by_a_record_may_lead_by_it(
     assert verdict(h, "RP-06").verdict is not Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("before", "removing", "adding", "after", "expected"),
+    [
+        ((1, 3), (3,), (), (1,), False),
+        ((1, 2, 3), (3,), (), (1, 2), False),
+        ((1, 2, 4, 3), (3,), (4,), (1, 2, 4), False),
+        ((1, 2, 3), (3,), (), (1, 3), True),
+        ((1, 2, 3), (), (), (1, 2, 3), True),
+    ],
+    ids=["to one", "to two", "in place of one", "another set", "no reassignment"],
+)
+def test_an_old_replica_may_lead_where_a_reassignment_ends_that_removes_the_whole_isr(
+    before: tuple[int, ...],
+    removing: tuple[int, ...],
+    adding: tuple[int, ...],
+    after: tuple[int, ...],
+    expected: bool,
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 4, leader=3, epoch=1, isr=(3,), replicas=before, adding=adding, removing=removing)
+    partition(h, 5, leader=1, epoch=2, isr=after[:1], replicas=after)
+    assert (verdict(h, "RP-06").verdict is Outcome.VIOLATED) is expected
+
+
 def test_a_leader_that_joins_the_isr_while_there_is_no_leader_breaks_rp_06() -> None:
     h = HistoryBuilder()
     partition(h, 4, leader=-1, epoch=1, isr=(1, 2))
