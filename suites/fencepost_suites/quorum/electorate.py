@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
 from fencepost import (
+    FAULT_KINDS,
+    MS,
     NOTHING,
     Cause,
+    Deadline,
     Event,
     Evidence,
+    Excuses,
     Exercised,
+    Fact,
+    FaultHealed,
+    FaultInjected,
     Findings,
     NodeStarted,
+    ProcessExited,
     ProcessSpawned,
     Rule,
+    RunEnd,
     Scope,
     Violated,
     is_second,
+    judged,
     on,
     process_scope,
     slot_of,
@@ -166,12 +176,21 @@ class TwoNodesInOneProcess(Rule[_Shared]):
         return NOTHING
 
 
+Quorum = tuple[tuple[int, ...], tuple[str, ...]]
+"""Voters, and their addresses."""
+LEARNED_WITHIN_NS: Final = 30_000 * MS
+"""How long a broker may have a quorum that was replaced: it reads former ones in the log first."""
+
+
 @dataclass(slots=True)
 class _Known:
     """The quorums that controllers know, and the ones that brokers were configured with and
     learned."""
 
-    quorums: set[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=set)
+    quorums: set[Quorum] = field(default_factory=set)
+    """All that any controller ever had."""
+    present: dict[str, Quorum] = field(default_factory=dict)
+    """process of a controller -> what it has taken for the quorum last."""
     addresses: dict[int, str] = field(default_factory=dict)
     given: dict[str, tuple[frozenset[str], Cause]] = field(default_factory=dict)
     """broker process -> its bootstrap addresses, and the event that recorded them."""
@@ -187,6 +206,7 @@ class _Known:
         # A controller's word: it is configured with voters, and brokers with bootstrap addresses.
         if not body.bootstrap:
             self.quorums.add(quorum)
+            self.present[event.process] = quorum
             self.addresses.update(zip(body.voters, body.endpoints, strict=True))
             return True
         given = frozenset(body.bootstrap)
@@ -196,38 +216,84 @@ class _Known:
         return quorum in self.quorums
 
 
+@dataclass(slots=True)
+class _Learning:
+    """The quorums that are known, and the brokers that have taken a former one for theirs."""
+
+    known: _Known = field(default_factory=_Known)
+    former: dict[str, Event] = field(default_factory=dict)
+    """process of a broker -> the event of that."""
+    excuses: Excuses = field(default_factory=Excuses)
+    suspects: list[Deadline] = field(default_factory=list)
+
+    def kept(self, process: str, at_ns: int) -> None:
+        """A broker has had a former quorum until then."""
+        event = self.former.pop(process, None)
+        if event is None or at_ns - event.at_ns <= LEARNED_WITHIN_NS:
+            return
+        slot = slot_of(process)
+        touched = any(
+            one.hits(process) or any(slot in pair for pair in one.directions)
+            for one in self.excuses.since(event.at_ns)
+        )
+        if not touched:
+            broken = _no_quorum(event, "a former one, for {after_ns}", after_ns=at_ns - event.at_ns)
+            late = Deadline(broken, (process,), event.at_ns, at_ns, LEARNED_WITHIN_NS)
+            self.suspects.append(late)
+
+
 @final
-class LearnsTheQuorum(Rule[_Known]):
-    """QC-05. The quorum that a broker learned must be one that some controller has. Exercised when
-    the registration of a broker is committed that was configured with other addresses than the
+class LearnsTheQuorum(Rule[_Learning]):
+    """QC-05. The quorum that a broker learned must be one that some controller has, or had until
+    shortly before, unless a fault keeps the broker from learning the next one. Exercised when the
+    registration of a broker is committed that was configured with other addresses than the
     quorum's."""
 
     clause = "QC-05"
-    state = _Known
+    state = _Learning
 
-    @on(QuorumLearned, NodeStarted, BrokerCommitted)
-    def step(self, state: _Known, event: Event, body: Struct) -> Findings:
+    @on(QuorumLearned, NodeStarted, BrokerCommitted, ProcessExited, *FAULT_KINDS)
+    def step(self, state: _Learning, event: Event, body: Struct) -> Findings:
+        known = state.known
         match body:
             case QuorumLearned():
-                if state.learned(event, body):
-                    return NOTHING
-                broken = violated(
-                    event.ref,
-                    Evidence.PEER,
-                    "{process} takes {quorum} for the quorum, but no controller does",
-                    process=process_scope(event.process),
-                    quorum=str(list(body.endpoints)),
-                    endpoints=body.endpoints,
-                )
-                return (broken,)
+                state.kept(event.process, event.at_ns)
+                if not known.learned(event, body):
+                    return (_no_quorum(event, "but no controller does"),)
+                if (body.voters, body.endpoints) not in known.present.values():
+                    state.former[event.process] = event
+            case ProcessExited():
+                state.kept(body.ended, event.at_ns)
             case NodeStarted(role="broker"):
-                state.brokers[body.node_id, body.incarnation] = event.process
+                known.brokers[body.node_id, body.incarnation] = event.process
             case BrokerCommitted():
-                process = state.brokers.get((body.broker_id, body.incarnation), "")
-                if process in state.partial:
-                    state.partial.discard(process)
+                process = known.brokers.get((body.broker_id, body.incarnation), "")
+                if process in known.partial:
+                    known.partial.discard(process)
                     return (Exercised(event.ref, Evidence.PEER),)
+            case FaultInjected() | FaultHealed():
+                state.excuses.take(event)
         return NOTHING
+
+    def end(self, state: _Learning, end: RunEnd) -> Findings:
+        for process in [*state.former]:
+            state.kept(process, end.ended_at_ns)
+        return judged(state.suspects, end)
+
+
+def _no_quorum(event: Event, why: str, **facts: Fact) -> Violated:
+    """A broker takes for the quorum what is none."""
+    body = event.body
+    assert isinstance(body, QuorumLearned)
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "{process} takes {quorum} for the quorum, " + why,
+        process=process_scope(event.process),
+        quorum=str(list(body.endpoints)),
+        endpoints=body.endpoints,
+        **facts,
+    )
 
 
 @dataclass(slots=True)

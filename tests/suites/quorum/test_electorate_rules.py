@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import Evidence, NodeStarted, ProcessSpawned, PromiseObserved
+from fencepost import (
+    Evidence,
+    FaultInjected,
+    NodeStarted,
+    ProcessExited,
+    ProcessSpawned,
+    PromiseObserved,
+)
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -168,6 +175,58 @@ def test_a_broker_that_was_given_all_addresses_does_not_exercise_qc_05() -> None
     learn(h, BROKER, HERE, HERE)
     registered(h)
     assert verdict(h, "QC-05").verdict is Outcome.NOT_EXERCISED
+
+
+def cut(h: HistoryBuilder, slot: str) -> None:
+    fault = FaultInjected(
+        fault_id="cut-1",
+        fault="cut",
+        targets=(slot, "controller-1"),
+        receipt=True,
+        evidence="measured",
+        directions=(f"{slot} -> controller-1",),
+    )
+    h.add("harness", fault)
+
+
+@pytest.mark.parametrize(
+    ("then", "outcome"),
+    [
+        pytest.param("nothing", Outcome.VIOLATED, id="for good"),
+        pytest.param("learns", Outcome.NOT_EXERCISED, id="until it learns the next one"),
+        pytest.param("ends", Outcome.NOT_EXERCISED, id="until it ends"),
+        pytest.param("broker-1", Outcome.NOT_EXERCISED, id="it is cut off"),
+        pytest.param("broker-2", Outcome.VIOLATED, id="another one is cut off"),
+    ],
+)
+def test_a_broker_may_have_a_quorum_that_was_replaced_for_half_a_minute(
+    then: str, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    learn(h, ONE, HERE)
+    learn(h, ONE, THERE)
+    learn(h, BROKER, HERE, HERE)
+    if then == "learns":
+        learn(h.after(29_000), BROKER, THERE, HERE)
+    elif then == "ends":
+        h.after(29_000).add(
+            "harness", ProcessExited(ended=BROKER, exit_code=0, signal=9, expected=True)
+        )
+    elif then != "nothing":
+        cut(h, then)
+    h.after(60_000)
+    assert verdict(h, "QC-05").verdict is outcome
+
+
+@pytest.mark.parametrize(("ms", "violated"), [(30_000, 0), (30_001, 1)])
+def test_that_half_a_minute_is_exact(ms: int, violated: int) -> None:
+    h = HistoryBuilder()
+    learn(h, ONE, HERE)
+    learn(h, ONE, THERE)
+    learn(h, BROKER, HERE, HERE)
+    h.after(ms - 1)
+    learn(h, BROKER, THERE, HERE)
+    assert verdict(h, "QC-05").violated == violated
 
 
 def replaced(h: HistoryBuilder, address: str = THERE) -> None:
