@@ -52,6 +52,7 @@ from fencepost_suites.quorum import electorate, epochs, metadata, metrics, right
 from fencepost_suites.replication import (
     acknowledgements,
     agreement,
+    candidates,
     checkpoints,
     disks,
     elections,
@@ -122,6 +123,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_replicas(acknowledgements.AcknowledgedByAllInSync()),
     of_replicas(agreement.ReplicasAgree()),
     of_replicas(logs.CommittedIsNeverLost()),
+    of_replicas(candidates.CandidatesHoldCommitted()),
     of_replicas(logs.NewLeaderHasTheAcknowledged()),
     of_replicas(truncation.FollowerTruncatesByEpoch()),
     of_replicas(watermarks.ReadsStayBelowWatermark()),

@@ -79,7 +79,11 @@ class Generations:
     def __init__(self) -> None:
         self.parts: dict[int, tuple[Held, ...]] = {}
         self.deleted_at = -1
-        """The offset of the newest record of a deletion."""
+        """The newest offset of a record of the former topics, as far as is known: that of a
+        deletion, or of a partition as a client was answered. A node that lags tells records of the
+        former topic after that answer, and before the record of the deletion."""
+        self.recorded = -1
+        """The newest offset of a partition's record."""
         self.by_record = 0
         self.by_client = 0
         """How many deletions there were by the records, and by the answers to clients."""
@@ -108,6 +112,8 @@ class Generations:
                 # If the topic was made again since the last recorded deletion, this answer is about
                 # another one, and that one had no answer.
                 self.by_client = max(self.by_client, self.by_record if self.made else 0) + 1
+                if self.by_client > known:
+                    self.deleted_at = max(self.deleted_at, self.recorded)
             # An answer that is not `ok` says nothing: the topic may exist already, or the request
             # may be lost.
             self.made = self.made or (body.api == "create_topic" and body.outcome == "ok")
@@ -216,6 +222,8 @@ class PresentTopics:
                 self._begin_anew(topic)
             return ()
         topic = self._of(body.topic)
+        if kind is PartitionCommitted:
+            topic.recorded = max(topic.recorded, body.offset)
         if body.partition in topic.forfeited:
             return ()
         # Before any deletion there is one topic of the name, and every event is of it. So nothing

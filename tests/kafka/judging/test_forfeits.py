@@ -394,7 +394,8 @@ def test_a_loss_from_a_forfeited_partition_is_excused_with_the_reason() -> None:
     for number, slot in enumerate(("broker-1", "broker-2")):
         strikes(h, "wipe_disk", slot, number=number)
     found = verdict(next_leader(h), "RP-06")
-    assert (found.violated, found.excused) == (0, 1)
+    # Once for each of its two rules; the one that has seen the next record, too, once more.
+    assert (found.violated, found.excused) == (0, 3)
     assert why(found, "partition", "lost") == ("orders-0", ("broker 1", "broker 2"))
 
 

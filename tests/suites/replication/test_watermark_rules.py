@@ -23,7 +23,7 @@ from tests.suites.replication.watermark_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FetchServed, LeadershipEnded, Polled
+from fencepost_kafka import AdminCompleted, FetchServed, LeadershipEnded, Polled
 
 # ------------------------------------------------------------------------------------------ RP-07
 
@@ -390,6 +390,23 @@ def test_who_joins_the_isr_was_asked_for_by_a_leader(
     stored_isr(h, 4, 2, ALL3)
     broken = [one for one in verdict(h, "RP-10").violations if "joined" in one.facts]
     assert [stated(one, "joined") for one in broken] == ([joined] if joined else [])
+
+
+def test_records_of_a_topic_that_a_client_has_deleted_are_of_no_other_one() -> None:
+    """A node that lags tells them after the answer to that client, and before the record of the
+    deletion."""
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, (1, 2))
+    lead(h)
+    ask(h, ALL3, old=(1, 2), ends=(6, 6, 6))
+    stored_isr(h, 4, 2, ALL3)
+    deleted = AdminCompleted(
+        operation="op", api="delete_topic", subject="orders", outcome="ok", error=""
+    )
+    h.add("clients/admin-1#1", deleted)
+    stored_isr(h, 3, 1, (1, 2))
+    stored_isr(h, 4, 2, ALL3)
+    assert verdict(h, "RP-10").violated == 0
 
 
 def test_a_request_takes_a_follower_in_once() -> None:
