@@ -98,11 +98,13 @@ def polled(h: HistoryBuilder, *offsets: int, final: bool = False) -> None:
     h.add(CLIENT, body)
 
 
-def asked(h: HistoryBuilder, new: tuple[int, ...], old: tuple[int, ...], start: int = 0) -> None:
+def asked(
+    h: HistoryBuilder, new: tuple[int, ...], old: tuple[int, ...], start: int = 0, epoch: int = 1
+) -> None:
     body = IsrChangeAsked(
         topic="orders",
         partition=0,
-        leader_epoch=1,
+        leader_epoch=epoch,
         broker_epoch=5,
         old_isr=old,
         new_isr=new,

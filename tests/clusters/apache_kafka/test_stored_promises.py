@@ -100,6 +100,64 @@ def test_a_record_that_is_read_much_later_or_keeps_the_member_explains_nothing(
         assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize("read_first", [False, True])
+@THREE
+def test_a_smaller_isr_that_the_leader_asks_for_later_explains_nothing(
+    clause: str, read_first: bool
+) -> None:
+    """The leader had the member in its ISR when it did without it."""
+    h = lagging(clause).after(1_000)
+    if read_first:  # the line of the request is of before, and is read after the record
+        asked(h, (1, 2), (1, 2, 3))
+        recorded(h, 11, 1, 2)
+        *before, request, record = h.after(LATE_MS).events()
+        chosen = [rule for rule in RULES if rule.clause == clause]
+        history = (*before, record, request)
+        found = judge(history, chosen, load().clauses, h.end(), "kraft").verdicts[clause]
+    else:
+        asked(h, (1, 2), (1, 2, 3))
+        recorded(h.after(500), 11, 1, 2)
+        found = verdict(h.after(LATE_MS), clause)
+    assert found.verdict is Outcome.VIOLATED
+    assert stated(found, "lacking", "ends") == (("broker 3",), (1,))
+
+
+@THREE
+def test_a_smaller_isr_that_the_leader_had_asked_for_keeps_the_clause(clause: str) -> None:
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=1)
+    asked(h, (1, 2), (1, 2, 3))
+    stores(h, B1, B2, end=2)
+    stores(h, B1, end=3)
+    DID[clause](h, 1)
+    recorded(h.after(1_000), 11, 1, 2)
+    # It is taken in again, and left out once more.
+    asked(h, (1, 2, 3), (1, 2))
+    recorded(h, 12, 1, 2, 3)
+    asked(h, (1, 2), (1, 2, 3))
+    recorded(h, 13, 1, 2)
+    assert verdict(h.after(LATE_MS), clause).violated == 0
+
+
+@THREE
+def test_a_request_of_a_former_leader_does_not_deny_that_a_record_explains(clause: str) -> None:
+    h = lagging(clause).after(1_000)
+    asked(h, (1, 2), (1, 2, 3), epoch=0)
+    recorded(h, 11, 1, 2)
+    assert verdict(h.after(LATE_MS), clause).violated == 0
+
+
+@THREE
+def test_a_record_explains_only_the_members_that_it_leaves_out(clause: str) -> None:
+    h = begun(1, 2, 3)
+    stores(h, B1, B2, B3, end=1)
+    stores(h, B1, end=2)
+    stores(h, B1, end=3)
+    DID[clause](h, 1)
+    recorded(h.after(1_000), 11, 1, 2)
+    assert verdict(h.after(LATE_MS), clause).verdict is Outcome.VIOLATED
+
+
 @THREE
 def test_a_line_of_before_that_is_printed_later_keeps_the_clause(clause: str) -> None:
     h = begun(1, 2, 3)

@@ -75,11 +75,14 @@ STORED_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(NodeStarted, ProcessExited, LogAppended, LogTruncated),
         *(FollowingStarted, LeadershipStarted, PartitionCommitted),
-        *(TopicCommitted, AdminCompleted),
+        *(IsrChangeAsked, TopicCommitted, AdminCompleted),
     }
 )
 """The kinds that `Stored` reads."""
-OF_TOPIC = (LogAppended, LogTruncated, FollowingStarted, LeadershipStarted, PartitionCommitted)
+OF_TOPIC = (
+    *(LogAppended, LogTruncated, FollowingStarted, LeadershipStarted),
+    *(PartitionCommitted, IsrChangeAsked),
+)
 """Those of them that are about a partition."""
 
 
@@ -95,6 +98,8 @@ class _Suspect:
     offset: int
     """That of the record by which they are members (no record explains it: the highest)."""
     at_ns: int
+    epoch: int = -1
+    """The leader epoch of that record."""
 
 
 @final
@@ -114,6 +119,11 @@ class Stored:
     """The names of topics that were ever deleted: events of several topics may have such a name,
     and only those of the present one count."""
     suspects: list[_Suspect] = field(default_factory=list)
+    explained: list[tuple[_Suspect, int]] = field(default_factory=list)
+    """Those that a record has explained lately, and when it was read. The leader's request for that
+    record may be read later."""
+    joined: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    """partition, broker id -> when a leader asked last to take it into the ISR."""
     telling: set[int] = field(default_factory=set)
     """The brokers that ever logged what they store. One that does not proves nothing."""
 
@@ -164,6 +174,8 @@ class Stored:
                 self.ends.setdefault(place, {})[slot_of(event.process)] = body.to_offset
             case PartitionCommitted() as body:
                 self._committed(event, body)
+            case IsrChangeAsked() as body:
+                self._asked(event, body)
             case NodeStarted(role="broker", node_id=node_id):
                 self.ids[slot_of(event.process)] = node_id
             case ProcessExited(ended=ended) if is_second(ended):
@@ -196,17 +208,51 @@ class Stored:
         # An older record, which is read again, must not bring back a former ISR.
         if known is None or body.offset > known.offset:
             self.records[place] = body
-        self.suspects = [
-            one
-            for one in self.suspects
-            # A suspect stays unless all of this holds: the record is of its partition, is newer
-            # than the ISR that was judged, leaves out a broker that lacked the data, and was read
-            # soon enough to have been committed before.
-            if one.place != place
-            or body.offset <= one.offset
-            or one.lacking <= set(body.isr)
-            or event.at_ns > one.at_ns + READ_WITHIN_NS
-        ]
+        explained = [one for one in self.explained if event.at_ns - one[1] <= READ_WITHIN_NS]
+        kept = []
+        for one in self.suspects:
+            # A broker that lacked the data stays suspect unless all of this holds: the record is of
+            # its partition, is newer than the ISR that was judged, leaves it out, and was read soon
+            # enough to have been committed before.
+            explains = (
+                one.place == place
+                and body.offset > one.offset
+                and event.at_ns <= one.at_ns + READ_WITHIN_NS
+            )
+            left = one.lacking & set(body.isr) if explains else one.lacking
+            if left:
+                kept.append(replace(one, lacking=left))
+            if left != one.lacking:
+                explained.append((replace(one, lacking=one.lacking - left), event.at_ns))
+        self.suspects, self.explained = kept, explained
+
+    def _asked(self, event: Event, body: IsrChangeAsked) -> None:
+        """A leader asks for another ISR. It has in its own ISR, until then, whom it asks to leave
+        out. So no record from before explains that it did not wait for that one:
+
+        - leader 1 commits offset 7 over [1, 2], while [1, 2, 3] is stored and 3 lacks it;
+        - four seconds later it asks for [1, 2], and that record is read at once.
+
+        Without the request, the record might have been committed before offset 7, and read late.
+        """
+        place = body.topic, body.partition
+        for one in set(body.new_isr) - set(body.old_isr):
+            self.joined[place, one] = event.at_ns
+        dropped = set(body.old_isr) - set(body.new_isr)
+
+        def denied(one: _Suspect) -> frozenset[int]:
+            """The brokers that the leader had in its ISR when it did without them, as it shows."""
+            if (one.place, one.epoch) != (place, body.leader_epoch) or event.at_ns <= one.at_ns:
+                return frozenset()
+            # One that it took in again meanwhile may have been out of it before.
+            again = {who for who in dropped if self.joined.get((place, who), -1) >= one.at_ns}
+            return one.lacking & (dropped - again)
+
+        # A record that was read before the request is not what it led to.
+        back = [(one, denied(one)) for one, read_ns in self.explained if event.at_ns <= read_ns]
+        known = [(one, denied(one)) for one in self.suspects]
+        self.suspects = [replace(one, offset=_NO_RECORD) if now else one for one, now in known]
+        self.suspects += [replace(one, lacking=now, offset=_NO_RECORD) for one, now in back if now]
 
     def end_of(self, place: TopicPartition, replica: int) -> int | None:
         """How far a broker has stored a partition; of two processes with its id, the one that has
@@ -279,6 +325,7 @@ class Stored:
                     lacking=frozenset(short),
                     offset=record.offset,
                     at_ns=event.at_ns,
+                    epoch=record.leader_epoch,
                 )
             )
             return NOTHING
