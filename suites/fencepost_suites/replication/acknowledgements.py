@@ -14,8 +14,10 @@ from fencepost import (
     Excused,
     Exercised,
     Findings,
+    Key,
     Reason,
     Rule,
+    Shared,
     Violated,
     on,
     process_scope,
@@ -106,7 +108,9 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
     clause = "RP-04"
     keys = staticmethod(by_partition)
     reads = frozenset({ProduceInvoked})
-    state = StoredEnds
+
+    def start(self, key: Key, shared: Shared) -> StoredEnds:
+        return StoredEnds.of(shared)
 
     @on(*STORED_KINDS)
     def _told(self, state: StoredEnds, event: Event, body: Struct) -> Findings:

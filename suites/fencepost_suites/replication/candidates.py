@@ -25,8 +25,10 @@ from fencepost import (
     Excused,
     Finding,
     Findings,
+    Key,
     Reason,
     Rule,
+    Shared,
     first_of,
     is_second,
     on,
@@ -47,7 +49,7 @@ from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
 
 @dataclass(slots=True)
 class _Candidates:
-    stored: StoredEnds = field(default_factory=StoredEnds)
+    stored: StoredEnds
     record: PartitionCommitted | None = None
     """The newest record."""
     committed: int = 0
@@ -63,7 +65,9 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
 
     clause = "RP-06"
     keys = staticmethod(by_partition)
-    state = _Candidates
+
+    def start(self, key: Key, shared: Shared) -> _Candidates:
+        return _Candidates(StoredEnds.of(shared))
 
     @on(LogAppended)
     def _appended(self, state: _Candidates, event: Event, body: LogAppended) -> Findings:

@@ -15,7 +15,9 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Key,
     Rule,
+    Shared,
     on,
     process_scope,
     violated,
@@ -41,7 +43,7 @@ from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
 class _Outside:
     """How far each follower has stored, and what the leader has reported."""
 
-    stored: StoredEnds = field(default_factory=StoredEnds)
+    stored: StoredEnds
     fetched: dict[int, Event] = field(default_factory=dict)
     """follower -> its newest fetch."""
     said: dict[str, Event] = field(default_factory=dict)
@@ -62,7 +64,9 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
 
     clause = "RP-10"
     keys = staticmethod(by_partition)
-    state = _Outside
+
+    def start(self, key: Key, shared: Shared) -> _Outside:
+        return _Outside(StoredEnds.of(shared))
 
     @on(*STORED_KINDS)
     def _told(self, state: _Outside, event: Event, body: Struct) -> Findings:

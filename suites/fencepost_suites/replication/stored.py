@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from fencepost import HARMS_DISK, Event, FaultInjected, is_second, slot_of
+from fencepost import HARMS_DISK, Event, FaultInjected, Shared, is_second, slot_of
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -86,12 +86,23 @@ class StoredEnds:
     """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
     Over ZooKeeper a leader may store an ISR itself."""
 
+    taken: Event | None = None
+    """The event that was applied last: each is applied once, whichever rule brings it first."""
     losses: dict[str, Loss] = field(default_factory=dict)
     """slot -> what it may have lost, until it has that again, or a leader has heard of the next
     process."""
 
+    @staticmethod
+    def of(shared: Shared) -> StoredEnds:
+        """The one object for all rules of a partition."""
+        found: StoredEnds = shared.setdefault(StoredEnds, StoredEnds())
+        return found
+
     def take(self, event: Event) -> None:
-        """Applies an event of `STORED_KINDS`."""
+        """Applies an event of `STORED_KINDS`, if no other rule of the partition has done so."""
+        if event is self.taken:
+            return
+        self.taken = event
         match event.body:
             case FaultInjected(receipt=True) as body:
                 # Without a receipt the disk may be whole, and the follower's loss its own.

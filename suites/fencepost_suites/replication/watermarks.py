@@ -16,8 +16,10 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Key,
     Reason,
     Rule,
+    Shared,
     on,
     process_scope,
     violated,
@@ -234,7 +236,7 @@ class FollowersLearnWatermark(Rule[_Marks]):
 class _Counted:
     """What is stored of a partition, and a requested shrink that is not stored yet."""
 
-    stored: StoredEnds = field(default_factory=StoredEnds)
+    stored: StoredEnds
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
@@ -248,7 +250,9 @@ class StoredIsrCounts(Rule[_Counted]):
 
     clause = "RP-32"
     keys = staticmethod(by_partition)
-    state = _Counted
+
+    def start(self, key: Key, shared: Shared) -> _Counted:
+        return _Counted(StoredEnds.of(shared))
 
     @on(*STORED_KINDS)
     def _told(self, state: _Counted, event: Event, body: Struct) -> Findings:
