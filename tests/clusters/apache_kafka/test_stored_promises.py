@@ -30,6 +30,7 @@ from fencepost_kafka import (
     AdminCompleted,
     ConsumerPositioned,
     FollowingStarted,
+    IsrChangeAnswered,
     LeadershipStarted,
     LogTruncated,
     ProduceInvoked,
@@ -349,6 +350,39 @@ def test_a_replica_of_a_topic_made_again_enters_caught_up(end: int, broken: int)
         stores(h, B3, end=end)
     asked(h.after(SETTLED_MS), (1, 2, 3), (1, 2))
     assert verdict(h, "RP-10").violated == broken
+
+
+@pytest.mark.parametrize(
+    ("process", "error", "broken"),
+    [(B1, "INELIGIBLE_REPLICA", 0), (B1, "NONE", 1), (B2, "INELIGIBLE_REPLICA", 1)],
+)
+def test_a_request_that_was_refused_took_in_nobody(process: str, error: str, broken: int) -> None:
+    """Broker 3 is back with an empty disk; its leader has heard only of its former process."""
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B3, end=1)
+    raises(h, B1, 1)
+    h.add(B3, LogTruncated(
+        topic="orders", partition=0, to_offset=0, from_log_end=1, high_watermark=0,
+        leader_epoch=1, reason="leader_epoch",
+    ))  # fmt: skip
+    asked(h.after(SETTLED_MS), (1, 2, 3), (1, 2))
+    answer = IsrChangeAnswered(topic="orders", partition=0, leader_epoch=1, error=error, isr=())
+    h.add(process, answer)
+    assert verdict(h.after(LATE_MS), "RP-10").violated == broken
+
+
+def test_a_leader_that_says_it_was_refused_is_judged_by_the_record() -> None:
+    h = begun(1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B3, end=0)
+    raises(h, B1, 1)
+    asked(h.after(SETTLED_MS), (1, 2, 3), (1, 2))
+    h.add(B1, IsrChangeAnswered(
+        topic="orders", partition=0, leader_epoch=1, error="INELIGIBLE_REPLICA", isr=(),
+    ))  # fmt: skip
+    recorded(h, 11, 1, 2, 3)
+    assert verdict(h.after(LATE_MS), "RP-10").violated == 1
 
 
 @THREE

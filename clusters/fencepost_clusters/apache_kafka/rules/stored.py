@@ -49,6 +49,7 @@ from fencepost_kafka import (
     ConsumerPositioned,
     FollowingStarted,
     HighWatermarkAdvanced,
+    IsrChangeAnswered,
     IsrChangeAsked,
     LeadershipStarted,
     LogAppended,
@@ -530,6 +531,18 @@ class _Entering:
             )
         )
 
+    def refused(self, event: Event, body: IsrChangeAnswered) -> None:
+        """A leader says that the controller refused what it asked for. If that is a lie, the record
+        of the ISR is judged."""
+        place = body.topic, body.partition
+        self.stored.suspects = [
+            one
+            for one in self.stored.suspects
+            if one.offset != _NO_RECORD
+            or one.place != place
+            or one.violated.at.process != event.process
+        ]
+
     def settled(self, process: str, place: TopicPartition, at_ns: int) -> int:
         """The high watermark that a leader had for long enough."""
         marks = self.marks.get(process, {}).get(place, [])
@@ -558,19 +571,20 @@ class EntersCaughtUp(Rule[_Entering]):
     and again by the record of that ISR: until then the leader must count the replica. The high
     watermark is the one that the leader had a fifth of a second before, since it moves while the
     leader compares. A second process with the replica's id counts, too, and for two seconds after
-    its end, since its fetches may come before the leader then. Exercised by each replica that a
-    leader asks for."""
+    its end, since its fetches may come before the leader then. A request that is refused takes in
+    nobody: the leader may not have heard of a new process with the id, and the controller has.
+    Exercised by each replica that a leader asks for."""
 
     clause = "RP-10"
     planes = KRAFT
     state = _Entering
 
-    @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAsked)
+    @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAnswered)
     def step(self, state: _Entering, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted | AdminCompleted):
             state.forget(state.stored.forget(body))
             return NOTHING
-        about = (*OF_TOPIC, HighWatermarkAdvanced, IsrChangeAsked)
+        about = (*OF_TOPIC, HighWatermarkAdvanced, IsrChangeAnswered)
         if isinstance(body, about) and not state.stored.of_present(event):
             return NOTHING
         match body:
@@ -584,6 +598,8 @@ class EntersCaughtUp(Rule[_Entering]):
                 state.stored.learn(event)
             case IsrChangeAsked():
                 return self._asked(state, event, body)
+            case IsrChangeAnswered() if body.error != "NONE":
+                state.refused(event, body)
             case PartitionCommitted():
                 self._recorded(state, event, body)
                 state.stored.learn(event)
