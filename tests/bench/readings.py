@@ -39,9 +39,9 @@ from second_readings.sources import KEPT_RUNS, histories, recorded_below, run_of
 
 from fencepost import Codec
 from fencepost.campaigns.jobs import done, jobs_for
-from fencepost.plugins.manager import load
+from fencepost.plugins.manager import Plugins, load
 
-CHANGED = 40
+CHANGED = 100
 """How many changed histories are made of one run."""
 KEPT = 2
 """How many disagreements of a kind about one clause are shrunk and written."""
@@ -64,9 +64,15 @@ class Tally:
 
 
 def of_one_run(
-    family: Family, clauses: Sequence[str], source: tuple[str, History], seed: str, out: Path
+    family: Family,
+    clauses: Sequence[str],
+    source: tuple[str, History],
+    seed: str,
+    *,
+    plugins: Plugins,
+    out: Path,
 ) -> Tally:
-    plugins, tally, random = load(), Tally(), Random(seed)
+    tally, random = Tally(), Random(seed)
     name, run = source
     for history in histories(family, plugins.promises, run, random, CHANGED):
         tally.histories += 1
@@ -131,7 +137,7 @@ def main() -> int:
         source = run_of(family, plugins, Random(seed), folders)
         if source is None:
             return Tally()
-        return of_one_run(family, clauses, source, seed, options.out)
+        return of_one_run(family, clauses, source, seed, plugins=plugins, out=options.out)
 
     while time.monotonic() < until:
         batch = [

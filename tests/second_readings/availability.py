@@ -107,6 +107,10 @@ def still_lacking(history: History) -> Iterator[Word]:
     healings = [at.at_ns for at in by_harness(history, FaultHealed)]
     if not healings:
         return
+    for healed_ns in healings:
+        # The last one until another fault: whether one acts in between is not always told.
+        if any(lacks(history, healed_ns + stated.recovered_ms * MS)):
+            yield undecided(healed_ns)
     from_ns = max(healings)
     due_ns = from_ns + stated.recovered_ms * MS
     if min([history.end.ended_at_ns, *_asked_to_end(history)]) <= due_ns:
@@ -114,8 +118,9 @@ def still_lacking(history: History) -> Iterator[Word]:
     lacking = set(lacks(history, due_ns))
     moments = [at.at_ns for at in history.of(*STATE) if from_ns < at.at_ns <= due_ns]
     for moment in (from_ns, *moments):
-        _, known = newest(history, moment)
-        unknown = {what for what in lacking if "-" in what and what not in known}
+        brokers, known = newest(history, moment)
+        told = {*known, *(f"broker {node}" for node in brokers)}
+        unknown = lacking - told
         lacking &= {*lacks(history, moment), *unknown}
     still = any(fault.to_ns > from_ns for fault in history.faults)
     disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)

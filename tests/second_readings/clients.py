@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from msgspec import Struct
@@ -72,10 +73,18 @@ class Log:
         last = self.readings[-1] if self.readings else None
         return last if last is not None and last.body.outcome == "ok" else None
 
+    @cached_property
+    def _places(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for offset, operation, _ in self.seen():
+            found.setdefault(operation, set()).add(offset)
+        for operation, ack in self.acknowledged(-1):
+            found.setdefault(operation, set()).add(ack.body.offset)
+        return found
+
     def offsets(self, operation: str) -> set[int]:
         """Where a write lies, as its acknowledgements and consumers say."""
-        found = {offset for offset, one, _ in self.seen() if one == operation}
-        return found | {ack.body.offset for one, ack in self.acknowledged(-1) if one == operation}
+        return self._places.get(operation, set()) - {-1}
 
     def sent_again(self, operation: str) -> bool:
         """Whether it was in flight when its producer began a new epoch: then it was sent again, and
@@ -153,14 +162,22 @@ def lost_write(log: Log, history: History) -> Iterator[Word]:
     after the run."""
     there = {operation for _, operation, _ in log.seen(final=True)}
     at = {(offset, operation) for offset, operation, _ in log.seen(final=True)}
+    consumed = {operation for _, operation, _ in log.seen(final=False)}
+    top = max((offset for offset, _, _ in log.seen()), default=-1)
     for operation, ack in log.acknowledged(-1):
         offset = ack.body.offset
-        if log.read is None:
+        if log.read is None or log.read.body.end <= offset <= top:
             yield undecided(log.name, operation)
-        elif log.read.body.start <= offset < log.read.body.end and (offset, operation) not in at:
+        if log.read is None:
+            continue
+        if log.read.body.start <= offset < log.read.body.end and (offset, operation) not in at:
             # One that is there, and not where it was acknowledged, is in the partition by the
             # sentence; but what was acknowledged at that offset is not there.
             yield (undecided if operation in there else violated)(log.name, operation, offset)
+        elif offset >= log.read.body.end and operation not in there and operation in consumed:
+            # The log once had it, as consumers know: it is not only unseen.
+            asked = log.read.body.asked_ns or log.read.at_ns
+            yield (violated if ack.at_ns < asked else undecided)(log.name, operation, offset)
 
 
 @of_logs("JEPSEN-unseen")
@@ -183,9 +200,11 @@ def unseen(log: Log, history: History) -> Iterator[Word]:
 def duplicate(log: Log, history: History) -> Iterator[Word]:
     """A message produced once by an idempotent producer is at one offset only."""
     for operation, sent in log.invoked.items():
+        if len(log.offsets(operation)) < 2:
+            continue
         # What was read before it was sent is not it: JEPSEN-G1c-realtime says so.
         early = {at for at, one, poll in log.seen() if one == operation and poll.place < sent.place}
-        found = log.offsets(operation) - {-1} - early
+        found = log.offsets(operation) - early
         if sent.body.idempotent and len(found) > 1:
             word = undecided if log.sent_again(operation) else violated
             yield word(log.name, operation, *sorted(found))
@@ -208,7 +227,7 @@ def inconsistent_offsets(log: Log, history: History) -> Iterator[Word]:
     for offset, operation, poll in log.seen(final=False):
         if log.read is None or poll.at_ns >= (log.read.body.asked_ns or log.read.at_ns):
             continue
-        if log.read.body.start <= offset < log.read.body.end and offset not in finally_read:
+        if log.read.body.start <= offset and offset not in finally_read:
             yield violated(log.name, offset, operation)
 
 
@@ -225,7 +244,7 @@ def nonmonotonic_send(log: Log, history: History) -> Iterator[Word]:
             if before.at_ns < sent.at_ns and ack.body.offset <= before.body.offset:
                 yield violated(log.name, earlier, later)
     own = [
-        (sent, operation, log.offsets(operation) - {-1})
+        (sent, operation, log.offsets(operation))
         for operation, sent in log.invoked.items()
         if sent.body.idempotent
     ]
@@ -302,11 +321,13 @@ def lost_write_acks1(log: Log, history: History) -> Iterator[Word]:
             else:
                 processes.add(at.process)
     # That there is none for a time counts as a change: the next one may be another.
-    one_leader = len(leaders) <= 1 and len(processes) <= 1
-    known = len(leaders) == 1 or len(processes) == 1
+    # A node that only says itself that it leads is no second leader for certain.
+    known = len(leaders) == 1 and len(processes) <= 1
+    there = {offset for offset, _, _ in log.seen(final=True)}
     for operation, ack in log.acknowledged(1):
         where, read = ack.body.offset, log.read
-        if read is None or not read.body.start <= where < read.body.end or not one_leader:
+        covered = read is not None and read.body.start <= where < read.body.end
+        if not (covered or where in there) or len(leaders) > 1:
             continue
         if (where, operation) not in {(offset, one) for offset, one, _ in log.seen(final=True)}:
             yield (violated if known else undecided)(log.name, operation, where)
@@ -317,11 +338,11 @@ def cycle_in_real_time(log: Log, history: History) -> Iterator[Word]:
     """A message lies behind every message of its partition that a consumer had got before it was
     invoked, and none is read before it was invoked."""
     for operation, sent in log.invoked.items():
-        before = [offset for offset, _, poll in log.seen() if poll.at_ns < sent.at_ns]
-        for offset, one, poll in log.seen():
-            if one == operation and poll.at_ns < sent.at_ns:
-                yield violated(log.name, operation, offset)
-        places = log.offsets(operation) - {-1}
+        earlier = [poll.body for poll in log.polls if poll.at_ns < sent.at_ns]
+        before = [max(body.offsets) for body in earlier if body.offsets]
+        if any(operation in body.operations for body in earlier):
+            yield violated(log.name, operation)
+        places = log.offsets(operation)
         for place in places:
             if any(place <= offset for offset in before):
                 # Where clients contradict each other, nobody knows where it lies.

@@ -92,7 +92,23 @@ class Effect(NamedTuple):
 def linearizable(history: History) -> Iterator[Word]:
     """Writes and linearizable reads of a key are linearizable: some order of them, in which each
     lies between its begin and its end, explains what all have read."""
+    answers = [op for ops in calls(history).values() for op in ops if answered(op)]
+    for op in answers:
+        # The store's revision never goes back, for whoever asks after another was answered.
+        for other in answers:
+            same = other.done.revision == op.done.revision and op.done.action != "get"
+            back = other.done.revision > op.done.revision or (same and op.done.outcome == "ok")
+            if other.done_ns < op.sent.at_ns and back:
+                clear = all(
+                    one.done.action == "get" or one.done.revision == one.done.mod_revision
+                    for one in (op, other)
+                    if one.done.outcome == "ok"
+                )
+                word = violated if clear else undecided
+                yield word(op.sent.body.key, op.done.operation, "revision")
     written = {at.body.value for at in history.of(RegisterInvoked)}
+    # What an operation writes is its own name.
+    written |= {at.body.operation for at in history.of(RegisterCompleted)}
     for at in history.of(RegisterCompleted):
         body = at.body
         if body.value and body.value not in written:
@@ -100,19 +116,35 @@ def linearizable(history: History) -> Iterator[Word]:
             yield (violated if body.mod_revision else undecided)(body.key, body.operation)
     for key, ops in calls(history).items():
         effects = [effect for op in ops if (effect := effect_of(op)) is not None]
+        damaged = False
         for op in ops:
             done = op.done
             if done is None or done.outcome != "ok":
                 continue
+            damaged = damaged or bool(done.error)
+            if done.action != "get" and done.value not in ("", op.sent.body.value):
+                damaged = True  # what a write wrote, its client knows
             if done.action == "get" and 0 <= done.revision < done.mod_revision:
                 yield violated(key, done.operation)
         told = {op.done.mod_revision for op in ops if op.done is not None}
         found = search(effects)
         # A client swaps what it has read: if nobody has read that, the history lacks it.
-        if found is None or any(one.expected >= 0 and one.expected not in told for one in effects):
+        if (
+            damaged
+            or found is None
+            or any(one.expected >= 0 and one.expected not in told for one in effects)
+        ):
             yield undecided(key)
         elif not found:
             yield violated(key)
+
+
+def answered(op: Call) -> bool:
+    """Whether a member answered it by the newest state, with the store's revision."""
+    done = op.done
+    if done is None or op.sent.body.serializable or done.revision < 0:
+        return False
+    return done.outcome == "ok" or done.error == COMPARE_FAILED
 
 
 def effect_of(op: Call) -> Effect | None:
@@ -121,7 +153,7 @@ def effect_of(op: Call) -> Effect | None:
         return None
     outcome = "unknown" if done is None else done.outcome
     if sent.action == "get":
-        if outcome != "ok":
+        if outcome != "ok" or (done.value and not done.mod_revision):
             return None
         return Effect(op.sent.at_ns, op.done_ns, False, done.value, done.mod_revision, -1, False)
     if outcome == "failed":

@@ -199,9 +199,10 @@ def lag(history: History) -> Iterator[Word]:
         recent = [
             one
             for one in before(history, at, MetadataCommitted)
-            if at.at_ns - one.at_ns < 2 * body.over_ms * MS
+            if at.at_ns - one.at_ns < (2 * body.over_ms + 1_000) * MS
         ]
-        if bool(recent) != (body.commit_rate > 0):
+        rated = body.commit_rate * body.over_ms / 1_000
+        if rated > len(recent) + 1 or (recent and not rated):
             yield undecided(at.process, "rate")  # no event says when the rate's time began
 
 

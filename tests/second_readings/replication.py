@@ -104,8 +104,15 @@ def one_leader_an_epoch(history: History) -> Iterator[Word]:
         for record in records
     }
     for at in history.of(LeadershipStarted):
+        given = {
+            record.leader
+            for record in partitions(history).get(name(at), ())
+            if record.leader_epoch == at.body.leader_epoch and record.leader >= 0
+        }
         if (*name(at), at.body.leader_epoch) not in begun:
             yield undecided(*name(at), at.body.leader_epoch)  # a record was not told
+        elif given and not any(first_of(at.process).endswith(f"-{leader}") for leader in given):
+            yield (violated if sure(history, at) else undecided)(*name(at), at.process)
     started: dict[tuple[str, int, int], set[str]] = {}
     for at in history.of(LeadershipStarted):
         started.setdefault((*name(at), at.body.leader_epoch), set()).add(first_of(at.process))
@@ -127,7 +134,15 @@ def switches_over(history: History) -> Iterator[Word]:
                 yield violated(topic, partition, "leader")
 
 
-@reading("RP-04", ProduceAnswered, LogAppended, LeadershipStarted)
+@reading(
+    "RP-04",
+    ProduceAnswered,
+    PartitionCommitted,
+    LogTruncated,
+    LogAppended,
+    LeadershipStarted,
+    FollowingStarted,
+)
 def acknowledged_by_all(history: History) -> Iterator[Word]:
     """A synchronous write is acknowledged only after every in-sync replica has it; an asynchronous
     one once the leader has."""
@@ -141,8 +156,18 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
             if name(one) == name(at)
         ]
         short = body.acks == -1 and any(end < body.log_end for end in body.ends)
+        stored = [
+            one.body.log_end for one in before(history, at, LogAppended) if name(one) == name(at)
+        ]
         if short or (own and own[0] < body.log_end):
             yield violated(*name(at), body.base_offset)
+        elif stored and told_end(history, at, own_id(at.process)) < body.log_end:
+            yield undecided(*name(at), body.base_offset)  # it had more when it began to lead
+        elif body.acks == -1 and any(
+            told_end(history, at, one) < body.log_end
+            for one in (*body.isr, *stored_isr(history, at))
+        ):
+            yield undecided(*name(at), body.base_offset)  # by what that member told
 
 
 @reading("RP-07", FetchServed, HighWatermarkAdvanced, Polled, *GONE)
@@ -183,44 +208,91 @@ def within_log(history: History) -> Iterator[Word]:
                 yield undecided(*name(at), at.process)  # it has not learned it for a second
 
 
-@reading("RP-32", HighWatermarkAdvanced, PartitionCommitted)
+@reading("RP-32", HighWatermarkAdvanced, PartitionCommitted, LogAppended, LogTruncated)
 def stored_isr_counts(history: History) -> Iterator[Word]:
     """A shrunk ISR counts for commits only once it is stored."""
     for at in history.of(HighWatermarkAdvanced):
         if not at.body.as_leader:
             continue
         counted = set(at.body.counted)
+        earlier = [
+            set(one.body.isr)
+            for one in history.of(PartitionCommitted)
+            if name(one) == name(at) and one.place < at.place
+        ]
         stored = [
             set(one.body.isr) for one in history.of(PartitionCommitted) if name(one) == name(at)
         ]
         if not set(at.body.isr) <= counted:
             yield violated(*name(at), at.process)
-        elif stored and not any(isr <= counted for isr in stored):
+        elif any(stored) and not any(isr <= counted for isr in stored if isr):
             told = bool(counted)  # other nodes do not say over whom they count
             yield (violated if told else undecided)(*name(at), at.process, "never stored")
+        elif any(earlier) and not any(isr <= counted for isr in earlier if isr):
+            yield undecided(*name(at), at.process, "stored later")
         elif at.body.high_watermark > 0 and not followers_have(history, at):
             yield undecided(*name(at), at.process)  # what followers stored was not told
+
+
+def own_id(process: str) -> int:
+    """The id of a broker, by the name of its slot, such as broker-2."""
+    return int(first_of(process).rpartition("-")[2])
+
+
+def told_end(history: History, at: At, member: int) -> int:
+    """How far a member's log of the partition reached before an event, by what it told to have
+    stored and dropped, without gaps. Where it says that it begins with more, some was not told."""
+    end = 0
+    for one in history.of(LogAppended, LogTruncated):
+        theirs = name(one) == name(at) and first_of(one.process).endswith(f"-{member}")
+        if not theirs or one.place > at.place:
+            continue
+        if isinstance(one.body, LogTruncated):
+            end = min(end, one.body.to_offset)
+        elif one.body.base_offset <= end:
+            end = one.body.log_end
+    return end
+
+
+def stored_isr(history: History, at: At) -> tuple[int, ...]:
+    """The newest ISR that a record told before an event."""
+    told = [one.body for one in history.of(PartitionCommitted) if name(one) == name(at)]
+    newest = max(told, key=lambda body: body.offset, default=None)
+    return newest.isr if newest is not None else ()
 
 
 def followers_have(history: History, at: At) -> bool:
     """Whether each follower that a leader counted has told that it stored as much."""
     for member in set(at.body.counted):
-        end = 0
-        for one in history.of(LogAppended, FollowingStarted, LeadershipStarted):
-            theirs = name(one) == name(at) and first_of(one.process).endswith(f"-{member}")
-            if not theirs or one.place > at.place:
-                continue
-            if not isinstance(one.body, LogAppended) or one.body.base_offset <= end:
-                end = one.body.log_end
+        end = told_end(history, at, member)
         if end < at.body.high_watermark:
             return False
     return True
 
 
-@reading("RP-10", IsrChangeAsked, LogAppended)
+def unproven(history: History, record: PartitionCommitted) -> Iterator[Word]:
+    """Whether a member of a new ISR has not told that it has what is committed."""
+    told = next(at for at in history.of(PartitionCommitted) if at.body is record)
+    marks = [
+        one.body.high_watermark
+        for one in history.of(HighWatermarkAdvanced)
+        if name(one) == name(told) and one.place < told.place
+    ]
+    if any(told_end(history, told, member) < max(marks, default=0) for member in record.isr):
+        yield undecided(*name(told), record.offset)
+
+
+@reading(
+    *("RP-10", IsrChangeAsked, PartitionCommitted, HighWatermarkAdvanced, LogAppended),
+    LogTruncated,
+)
 def enters_caught_up(history: History) -> Iterator[Word]:
     """A follower enters the ISR only when it has reached the leader's high watermark and the start
     of the leader's epoch."""
+    for records in partitions(history).values():
+        for one, other in pairwise(records):
+            if set(other.isr) - set(one.isr):
+                yield from unproven(history, other)
     for at in history.of(IsrChangeAsked):
         body = at.body
         for member, end in zip(body.new_isr, body.ends, strict=False):
@@ -229,6 +301,8 @@ def enters_caught_up(history: History) -> Iterator[Word]:
                 continue
             if end < needed:
                 yield violated(*name(at), member)
+            elif told_end(history, at, member) < needed:
+                yield undecided(*name(at), member)
             stored = [
                 one.body.log_end
                 for one in history.of(LogAppended)
@@ -311,10 +385,14 @@ def restored_watermark(history: History) -> Iterator[Word]:
                 yield undecided(*key)  # it had no checkpoint that anybody told
             continue
         most = min(stored[-1].body.high_watermark, at.body.log_end)
-        if at.body.high_watermark > 0 and not any(
-            slot_of(one.process) == slot_of(at.process) and name(one) == name(at)
+        reported = [
+            one.body.high_watermark
             for one in history.of(HighWatermarkAdvanced)
-        ):
+            if slot_of(one.process) == slot_of(at.process)
+            and name(one) == name(at)
+            and one.place < at.place
+        ]
+        if at.body.high_watermark > max(reported, default=0):
             yield undecided(*key)
         if isinstance(at.body, FollowingStarted) and at.body.high_watermark > most:
             # What a killed process checkpointed last, it may not have told; but how far it was.
@@ -343,7 +421,19 @@ def truncates_to_confirmed(history: History) -> Iterator[Word]:
             continue
         if body.reason == "leader_epoch" and body.to_offset < body.high_watermark:
             yield (violated if sure(history, at) else undecided)(*name(at), at.process)
-        # What it dropped it must have had as a follower, or at least told.
+        kept = {
+            (one.body.base_offset, one.body.digest)
+            for one in history.of(LogAppended)
+            if one.body.base_offset >= body.to_offset
+            and name(one) == name(at)
+            and slot_of(one.process) != slot_of(at.process)
+        }
+        if any(
+            (one.body.base_offset, one.body.digest) in kept
+            for one in before(history, at, LogAppended)
+            if name(one) == name(at)
+        ):
+            yield undecided(*name(at), at.process)  # whether its leader had it then
         for mark in history.of(HighWatermarkAdvanced):
             if name(mark) != name(at) or mark.place > at.place or not mark.body.as_leader:
                 continue
