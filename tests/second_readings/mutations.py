@@ -149,14 +149,12 @@ def _withheld(events: list[Event], random: Random) -> None:
 
 
 def _delayed(events: list[Event], random: Random) -> None:
-    """A process does, from some time on, everything later, or until then everything earlier."""
+    """A process does, from some time on, everything later."""
     one = random.choice(events)
     by_ns = random.choice((1, 5, 50, 500, 5_000, 20_000)) * MS
-    earlier = random.random() < 0.3
     for place, event in enumerate(events):
-        if event.process == one.process and (event.at_ns < one.at_ns) is earlier:
-            moved = max(0, event.at_ns - by_ns) if earlier else event.at_ns + by_ns
-            events[place] = structs.replace(event, at_ns=moved)
+        if event.process == one.process and event.at_ns >= one.at_ns:
+            events[place] = structs.replace(event, at_ns=event.at_ns + by_ns)
 
 
 def _swapped(events: list[Event], random: Random) -> None:

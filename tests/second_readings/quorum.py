@@ -125,13 +125,18 @@ def one_log(history: History) -> Iterator[Word]:
             yield (undecided if history.lost_data else violated)("record", offset)
 
 
-@reading("QC-08", ChangeAnswered, IsrChangeAnswered, BrokerStateChanged, *RECORDS)
+@reading(
+    "QC-08", MetadataCommitted, ChangeAnswered, IsrChangeAnswered, BrokerStateChanged, *RECORDS
+)
 def answered_once_committed(history: History) -> Iterator[Word]:
     """A change is answered only after its record is committed."""
     for at in history.of(ChangeAnswered):
         body = at.body
         if body.error == "NONE" and body.offset >= 0 and body.high_watermark <= body.offset:
             yield violated(at.process, body.offset)
+        told = [one.body.offset for one in history.of(MetadataCommitted) if one.place < at.place]
+        if body.error == "NONE" and body.offset > max(told, default=-1):
+            yield undecided(at.process, body.offset)  # its high watermark is its own word
     for at in history.of(IsrChangeAnswered):
         body = at.body
         same = [
@@ -214,7 +219,8 @@ def kept(history: History) -> Iterator[Word]:
         made = [
             one
             for one in history.of(ChangeAnswered)
-            if one.body.error == "NONE" and one.place < at.place
+            if one.body.error == "NONE"
+            and (one.place < at.place or one.body.controller_epoch < at.body.epoch)
         ]
         made += [one for one in history.of(BrokerCommitted, TopicCommitted) if one.place < at.place]
         for one in made:
@@ -320,7 +326,7 @@ def epochs_grow(history: History) -> Iterator[Word]:
                     yield (violated if sure else undecided)(broker, epoch)
 
 
-@reading("QC-22", HeartbeatAnswered, ControllerElected, ControllerResigned)
+@reading("QC-22", NodeStarted, HeartbeatAnswered, ControllerElected, ControllerResigned)
 def not_controller(history: History) -> Iterator[Word]:
     """BrokerHeartbeat gets NOT_CONTROLLER from an inactive controller: one that was not elected, or
     has resigned since."""
@@ -329,6 +335,11 @@ def not_controller(history: History) -> Iterator[Word]:
         active = turn is not None and isinstance(turn.body, ControllerElected)
         if at.body.error != "NOT_CONTROLLER" and not (active and at.body.active):
             yield violated(at.process, at.body.error)
+        elif active and any(
+            at.body.active_controller not in (-1, one.body.node_id)
+            for one in before(history, at, NodeStarted)
+        ):
+            yield violated(at.process, "names", at.body.active_controller)
         elif active and turn.body.epoch != at.body.controller_epoch:
             yield undecided(at.process, at.body.controller_epoch)
 

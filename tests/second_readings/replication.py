@@ -278,7 +278,15 @@ def unproven(history: History, record: PartitionCommitted) -> Iterator[Word]:
         for one in history.of(HighWatermarkAdvanced)
         if name(one) == name(told) and one.place < told.place
     ]
-    if any(told_end(history, told, member) < max(marks, default=0) for member in record.isr):
+    asked = any(
+        name(one) == name(told)
+        and set(one.body.new_isr) == set(record.isr)
+        and one.body.leader_epoch >= record.leader_epoch - 1
+        and one.place < told.place
+        for one in history.of(IsrChangeAsked)
+    )
+    most = max(marks, default=0)
+    if not asked or any(told_end(history, told, member) < most for member in record.isr):
         yield undecided(*name(told), record.offset)
 
 
