@@ -291,6 +291,12 @@ def writable(history: History) -> Iterator[Word]:
             if later - earlier > bound_ns:
                 yield undecided(log.name)
         ended = {at.body.operation for at in done}
+        pending = [at for at in tries if at.body.operation not in ended]
+        for at in pending:
+            until_ns = min([history.end.ended_at_ns, *ends_of(history, at.process)])
+            before = [one for one in good if one <= until_ns]
+            if before and until_ns - max(before) > bound_ns:
+                yield undecided(log.name)  # the same, of a write that never ended
         for first in tries:
             next_ns = min((at for at in good if at >= first.at_ns), default=NEVER)
             if first.body.operation in ended:

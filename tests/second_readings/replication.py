@@ -146,6 +146,11 @@ def switches_over(history: History) -> Iterator[Word]:
 def acknowledged_by_all(history: History) -> Iterator[Word]:
     """A synchronous write is acknowledged only after every in-sync replica has it; an asynchronous
     one once the leader has."""
+    for at in history.of(ProduceCompleted):
+        if (at.body.outcome, at.body.acks) == ("ok", -1) and any(
+            told_end(history, at, one) <= at.body.offset for one in stored_isr(history, at)
+        ):
+            yield undecided(*name(at), at.body.offset)  # by what that member told
     for at in history.of(ProduceAnswered):
         body = at.body
         if body.error != "NONE" or body.log_end < 0:
@@ -333,7 +338,9 @@ def committed_stays(history: History) -> Iterator[Word]:
         for one, other in pairwise(records):
             members = {*one.isr, *one.eligible}
             if other.leader not in (-1, one.leader, *members) and members and not other.skipped:
-                yield (violated if certain else undecided)(topic, partition, other.leader)
+                # If it is a member by the same record, one that let it in may not have been told.
+                sure_of_it = certain and other.leader not in other.isr
+                yield (violated if sure_of_it else undecided)(topic, partition, other.leader)
         for record in records:
             if record.leader not in (-1, *record.isr, *record.eligible) and record.isr:
                 yield (violated if certain else undecided)(topic, partition, record.leader)
@@ -531,10 +538,16 @@ def never_as_committed(history: History) -> Iterator[Word]:
             yield violated(*name(at), at.process)
 
 
-@reading("RP-05", LogAppended, LogTruncated, HighWatermarkAdvanced, *GONE)
+@reading(
+    *("RP-05", LogAppended, LogTruncated, HighWatermarkAdvanced, FollowingStarted),
+    *(LeadershipStarted, *GONE),
+)
 def same_messages(history: History) -> Iterator[Word]:
     """Up to the high watermark all replicas of a partition hold the same messages in the same
     order."""
+    for at in history.of(FollowingStarted, LeadershipStarted):
+        if at.body.log_end != told_end(history, at, own_id(at.process)):
+            yield undecided(*name(at), at.process)  # some that it stored or dropped was not told
     stored: dict[tuple[str, int], dict[str, dict[int, tuple[int, str]]]] = {}
     for at in history.of(LogAppended, LogTruncated):
         log = stored.setdefault(name(at), {}).setdefault(slot_of(at.process), {})
