@@ -329,10 +329,36 @@ def enters_caught_up(history: History) -> Iterator[Word]:
                 yield undecided(*name(at), member)
 
 
-@reading("RP-06", PartitionCommitted, LeadershipStarted, HighWatermarkAdvanced, *GONE)
+STORES = (LogAppended, LogTruncated, FollowingStarted, LeadershipStarted)
+
+
+def short_candidates(history: History) -> Iterator[Word]:
+    """Who may lead and, by its own last word, lacks what is committed: a word may be missing."""
+    records: dict[tuple[str, int], PartitionCommitted] = {}
+    marks: dict[tuple[str, int], int] = {}
+    ends: dict[tuple[str, int, str], int] = {}
+    for at in history.of(PartitionCommitted, HighWatermarkAdvanced, *STORES):
+        body, place = at.body, name(at)
+        if isinstance(body, PartitionCommitted):
+            if place not in records or body.offset > records[place].offset:
+                records[place] = body
+        elif isinstance(body, HighWatermarkAdvanced):
+            marks[place] = max(marks.get(place, 0), body.high_watermark if body.as_leader else 0)
+        else:
+            end = body.to_offset if isinstance(body, LogTruncated) else body.log_end
+            ends[(*place, slot_of(at.process))] = end
+        record = records.get(place)
+        for broker in (*record.isr, *record.eligible) if record else ():
+            committed = marks.get(place, 0)
+            if ends.get((*place, f"broker-{broker}"), committed) < committed:
+                yield undecided(*place, broker)
+
+
+@reading("RP-06", PartitionCommitted, LeadershipStarted, HighWatermarkAdvanced, *STORES[:3], *GONE)
 def committed_stays(history: History) -> Iterator[Word]:
     """A committed message is never lost while one replica of its ISR stays up: a new leader has
     all below the high watermark, and is of the ISR."""
+    yield from short_candidates(history)
     for (topic, partition), records in partitions(history).items():
         certain = promised(history, topic) and told_in_order(history, PartitionCommitted)
         for one, other in pairwise(records):

@@ -7,7 +7,13 @@ epoch, replicas that stay eligible). So this rule asks for an invariant at each 
 that the newest record lets lead has a log that reaches the highest watermark of any leader.
 
 Whose word counts: the log end of a replica is its own, the watermark the leader's, the ISR the
-committed record's. A replica that has not told how far its log reaches is not judged.
+committed record's. Three words show only later that a line was missing, so what was found waits
+until the end:
+
+* A replica that has told nothing yet is not judged.
+* One that stores, or begins, behind what it has told lacks a line, or its log has a hole, of which
+  RP-05 judges.
+* One may tell a moment later that it has stored it. RP-04 and RP-32 hold the leader to the order.
 """
 
 from __future__ import annotations
@@ -16,8 +22,10 @@ from dataclasses import dataclass, field
 from typing import final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost import (
+    MS,
     NOTHING,
     Cause,
     Event,
@@ -28,15 +36,19 @@ from fencepost import (
     Key,
     Reason,
     Rule,
+    RunEnd,
     Shared,
     first_of,
     is_second,
     on,
     process_scope,
+    slot_of,
     violated,
 )
 from fencepost_kafka import (
+    FollowingStarted,
     HighWatermarkAdvanced,
+    LeadershipStarted,
     LogAppended,
     PartitionCommitted,
     broker_of,
@@ -45,6 +57,17 @@ from fencepost_kafka import (
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_suites.common.keys import by_partition
 from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
+
+_TOLD_WITHIN_NS = 1_000 * MS
+"""How much later than the leader's commit a replica may tell that it has stored the messages."""
+
+
+class _Short(Struct, frozen=True):
+    """A candidate whose log ends before what is committed."""
+
+    committed: int
+    at_ns: int
+    finding: Finding
 
 
 @dataclass(slots=True)
@@ -55,8 +78,14 @@ class _Candidates:
     committed: int = 0
     """The highest watermark of any leader."""
     known_by: Cause | None = None
+    told: int = 0
+    """How far any replica has stored the partition, by what it tells as it stores."""
     judged: dict[str, int] = field(default_factory=dict)
     """process -> the watermark that it was found not to reach."""
+    found: dict[str, list[_Short]] = field(default_factory=dict)
+    """process -> what was found of it."""
+    torn: set[str] = field(default_factory=set)
+    """The processes that have stored behind what they had told."""
 
 
 @final
@@ -71,7 +100,20 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
 
     @on(LogAppended)
     def _appended(self, state: _Candidates, event: Event, body: LogAppended) -> Findings:
-        state.stored.take(event)  # it can only bring a replica nearer
+        # It can only bring a replica nearer.
+        process = event.process
+        if body.base_offset > state.stored.ends.get(process, body.base_offset):
+            state.torn.add(process)
+            state.found.pop(process, None)
+        elif process in state.found:
+            since_ns = event.at_ns - _TOLD_WITHIN_NS
+            state.found[process] = [
+                one
+                for one in state.found[process]
+                if body.log_end < one.committed or one.at_ns < since_ns
+            ]
+        state.told = max(state.told, body.log_end)
+        state.stored.take(event)
         return NOTHING
 
     @on(HighWatermarkAdvanced)
@@ -79,29 +121,39 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
         if not body.as_leader or body.high_watermark <= state.committed:
             return NOTHING
         state.committed, state.known_by = body.high_watermark, event.ref
-        return self._lacking(state, event)
+        self._look(state, event)
+        return NOTHING
 
     @on(*(STORED_KINDS - {LogAppended}))
     def _changed(self, state: _Candidates, event: Event, body: Struct) -> Findings:
+        if isinstance(body, FollowingStarted | LeadershipStarted):
+            former = state.stored.slots.get(slot_of(event.process), "")
+            if body.log_end > state.stored.ends.get(former, body.log_end):
+                state.found.pop(former, None)
         state.stored.take(event)
         if isinstance(body, PartitionCommitted):
             if state.record is not None and body.offset <= state.record.offset:
                 return NOTHING
             state.record = body
-        return self._lacking(state, event)
+        self._look(state, event)
+        return NOTHING
 
     @staticmethod
-    def _lacking(state: _Candidates, event: Event) -> Findings:
-        """The candidates whose logs end before what is committed."""
+    def _look(state: _Candidates, event: Event) -> None:
+        """Looks for candidates whose logs end before what is committed."""
         record, known_by = state.record, state.known_by
         if record is None or known_by is None:
-            return NOTHING
-        found: list[Finding] = []
+            return
+        # Where not even its leader tells that it has stored it, nobody tells what is stored.
+        if state.told < state.committed:
+            return
         for broker in sorted(eligible_leaders(record)):
             slot = f"broker-{broker}"
             process = state.stored.slots.get(slot, "")
             end = state.stored.ends.get(process, state.committed)
             if end >= state.committed or state.judged.get(process) == state.committed:
+                continue
+            if process in state.torn:
                 continue
             # A second process of an id has another disk, and either may be the member.
             if any(is_second(one) and first_of(one) == slot for one in state.stored.slots):
@@ -121,10 +173,13 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
                 committed=state.committed,
                 leader=broker_of(broker),
             )
+            finding: Finding = replace(broken, certain_ns=event.at_ns)
             loss = state.stored.losses.get(slot)
-            if loss is None:
-                found.append(broken)
-            else:
+            if loss is not None:
                 taken = Reason.of("{fault} had taken it", fault=loss.fault_id)
-                found.append(Excused.of(broken, taken))
-        return found
+                finding = Excused.of(broken, taken)
+            found = state.found.setdefault(process, [])
+            found.append(_Short(state.committed, event.at_ns, finding))
+
+    def end(self, state: _Candidates, end: RunEnd) -> Findings:
+        return [one.finding for found in state.found.values() for one in found]

@@ -257,7 +257,7 @@ def _note_taken(
     joined = tuple(sorted({*body.isr} - former))
     leads = body.leader >= 0 and (before is None or body.leader != before.leader)
     if joined or leads:
-        state.taken.append(_Taken(event.ref, event.at_ns, body, joined, leads, before))
+        state.taken.append(_Taken(event.ref, event.at_ns, body, joined, leads=leads, before=before))
 
 
 def _taken_while_fenced(state: _Fencings) -> Findings:

@@ -100,6 +100,44 @@ def test_a_replica_that_says_nothing_may_have_it(silent: bool) -> None:
     assert verdict(h, "RP-06").violated == (not silent)
 
 
+@pytest.mark.parametrize("base", [1, 2])
+def test_a_replica_that_stores_behind_what_it_has_told_is_not_judged(base: int) -> None:
+    """A line of its log is missing: by the next one it had stored offset 1 before."""
+    h = led()
+    commits(h, B2, B3)
+    for process in (B1, B2):
+        store(h, process, 1, as_leader=process == B1)
+    mark(h, B1, 2)
+    store(h.after(2_000), B3, base)
+    mark(h, B1, 2)
+    assert (verdict(h, "RP-06").violated > 0) is (base == 1)
+
+
+@pytest.mark.parametrize(("ms", "violated"), [(999, 0), (1_001, 1)])
+def test_a_replica_may_tell_a_moment_later_that_it_has_stored_it(ms: int, violated: int) -> None:
+    h = led()
+    commits(h, B2)
+    store(h.after(ms - 1), B3, 0)
+    assert verdict(h, "RP-06").violated == violated
+
+
+@pytest.mark.parametrize(("log_end", "violated"), [(0, 1), (1, 0)])
+def test_a_replica_whose_next_process_has_more_had_told_too_little(
+    log_end: int, violated: int
+) -> None:
+    h = led()
+    commits(h, B2)
+    follow(h.after(5_000), "broker-3#2", log_end=log_end, mark=0)
+    found = verdict(h, "RP-06").violations
+    assert sum(stated(one, "process") == B3 for one in found) == violated
+
+
+def test_where_nobody_tells_what_is_stored_nobody_lacks_it() -> None:
+    h = led()
+    mark(h, B1, 1)
+    assert verdict(h, "RP-06").violated == 0
+
+
 def test_a_replica_with_a_second_process_may_have_either_disk() -> None:
     h = led()
     follow(h, "broker-3-duplicate#1", log_end=0, mark=0)
