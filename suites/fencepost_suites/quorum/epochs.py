@@ -64,6 +64,14 @@ REVERTED_WITHIN_NS: Final = 1_000 * MS
 """How long a controller may take to revert its state, once it has resigned."""
 
 
+_UNSAID: Final = 1 << 62
+
+
+def _end_of(body: ControllerElected) -> int:
+    """Where the log of a winner ended. One that does not say so (-1) is held to nothing."""
+    return body.log_end if body.log_end >= 0 else _UNSAID
+
+
 class _Won(Struct, frozen=True):
     """An election."""
 
@@ -252,13 +260,14 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         late = any(epoch > body.epoch for epoch in state.leaders)
         due = max((top for epoch, top in state.highest.items() if epoch < body.epoch), default=-1)
         top = max(state.highest.values(), default=-1) if late else due
-        won = _Won(event.process, event.ref, body.log_end, bool(state.lost))
-        fault = state.forfeited(body.epoch, event.process, top) if top >= body.log_end else ""
+        end = _end_of(body)
+        won = _Won(event.process, event.ref, end, bool(state.lost))
+        fault = state.forfeited(body.epoch, event.process, top) if top >= end else ""
         if fault:
             taken = Reason.of("{fault} had taken it from voters", fault=fault)
             broken = self._lacks(state, event.ref, body.epoch, won, top)
             found.append(Excused.of(broken, taken))
-        elif due >= body.log_end:
+        elif due >= end:
             found.append(self._lacks(state, event.ref, body.epoch, won, due))
         elif due >= 0 and state.leaders and not late:
             found.append(Exercised(event.ref, Evidence.PEER))
@@ -596,8 +605,8 @@ class ChangesSurviveFailover(Rule[_Changes]):
     @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Findings:
         state.epoch = body.epoch
-        state.won[body.epoch] = body.log_end, event.ref
-        if state.by is None:
+        state.won[body.epoch] = _end_of(body), event.ref
+        if state.by is None or body.log_end < 0:
             return NOTHING
         if body.log_end > state.offset:
             return (Exercised(event.ref, Evidence.PEER),)

@@ -133,6 +133,16 @@ def test_a_late_winner_of_an_old_epoch_need_not_have_later_records() -> None:
     assert verdict(h, "QC-07").verdict is Outcome.NOT_EXERCISED
 
 
+def test_a_winner_that_does_not_say_where_its_log_ends_is_held_to_nothing() -> None:
+    h = HistoryBuilder()
+    elect(h, ONE, 1, -1)
+    commit(h, ONE, 7, 1)
+    elect(h, THREE, 2, -1)
+    commit(h, TWO, 8, 1)
+    found = verdict(h, "QC-07")
+    assert (found.violated, found.verdict) == (0, Outcome.HOLDS)
+
+
 def test_a_late_winner_has_what_was_committed_before_its_own_epoch() -> None:
     h = HistoryBuilder()
     elect(h, ONE, 1, 0)
