@@ -51,6 +51,7 @@ TAKE_ANY_NUMBER = {
     # helpers of tests, and one of the simulator's network, that take a list of values
     *("run", "play", "poll", "led", "ran", "asks", "made", "_schedule"),
     "on",  # the kinds of events that a method handles
+    "reading",  # and those that a second reading reads
 }
 PUBLIC = {"fencepost", "fencepost.testing"}
 PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.columns", "fencepost.reporting"}

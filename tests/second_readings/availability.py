@@ -234,7 +234,11 @@ def fenced(history: History) -> Iterator[Word]:
             at.body.node_id == node and death.at_ns <= at.at_ns <= due_ns for at in spawned.values()
         )
         is_fenced, partitions = newest(history, due_ns)
-        led = [name for name, record in partitions.items() if record.leader == node]
+        led = [
+            name
+            for name, record in partitions.items()
+            if record.leader == node and not deleted(history, record.topic)
+        ]
         unfenced = ["unfenced"] if is_fenced.get(node) is False else []
         sure = (
             history.end.complete
