@@ -96,7 +96,7 @@ class Kept(Struct, frozen=True):
     @classmethod
     def of(cls, clause: str, history: History, why: str, decided: Says, codec: Codec) -> Kept:
         lines = [msgspec.Raw(codec.encode(event)) for event in history.events]
-        return cls(clause, history.plane, why, decided, history.end, lines)
+        return cls(clause, history.plane, why, decided, end=history.end, events=lines)
 
     def history(self, codec: Codec) -> History:
         return History([codec.decode(bytes(line)) for line in self.events], self.end, self.plane)

@@ -149,26 +149,33 @@ def answered(op: Call) -> bool:
 
 def effect_of(op: Call) -> Effect | None:
     sent, done = op.sent.body, op.done
+    outcome = "unknown" if done is None else done.outcome
+    compared = outcome == "failed" and done.error == COMPARE_FAILED
     if sent.serializable:
         return None
-    outcome = "unknown" if done is None else done.outcome
-    if sent.action == "get":
-        if outcome != "ok" or (done.value and not done.mod_revision):
+    if compared or (sent.action == "get" and outcome == "ok"):
+        if done.value and not done.mod_revision:
             return None
-        return Effect(op.sent.at_ns, op.done_ns, False, done.value, done.mod_revision, -1, False)
-    if outcome == "failed":
-        if done.error != COMPARE_FAILED:
-            return None  # it never took effect, and read nothing
-        return Effect(op.sent.at_ns, op.done_ns, False, done.value, done.mod_revision, -1, False)
+        return Effect(
+            op.sent.at_ns,
+            op.done_ns,
+            writes=False,
+            value=done.value,
+            revision=done.mod_revision,
+            expected=-1,
+            optional=False,
+        )
+    if sent.action == "get" or outcome == "failed":
+        return None  # it never took effect, and read nothing
     maybe = outcome == "unknown"
     return Effect(
         op.sent.at_ns,
         1 << 62 if maybe else op.done_ns,
-        True,
-        sent.value,
-        -1 if maybe else done.mod_revision,
-        sent.expected if sent.action == "swap" else -1,
-        maybe,
+        writes=True,
+        value=sent.value,
+        revision=-1 if maybe else done.mod_revision,
+        expected=sent.expected if sent.action == "swap" else -1,
+        optional=maybe,
     )
 
 

@@ -259,11 +259,15 @@ def told_end(history: History, at: At, member: int) -> int:
     return end
 
 
-def stored_isr(history: History, at: At) -> tuple[int, ...]:
-    """The newest ISR that a record told before an event."""
-    told = [one.body for one in history.of(PartitionCommitted) if name(one) == name(at)]
-    newest = max(told, key=lambda body: body.offset, default=None)
-    return newest.isr if newest is not None else ()
+def stored_isr(history: History, at: At) -> set[int]:
+    """The newest ISR that a record told before an event, and after it: which of them was stored by
+    then, is not told."""
+    told = [one for one in history.of(PartitionCommitted) if name(one) == name(at)]
+    found: set[int] = set()
+    for those in ([one.body for one in told if one.place < at.place], [one.body for one in told]):
+        newest = max(those, key=lambda body: body.offset, default=None)
+        found |= set(newest.isr) if newest is not None else set()
+    return found
 
 
 def followers_have(history: History, at: At) -> bool:
