@@ -31,6 +31,7 @@ from fencepost import (
     Event,
     Evidence,
     Excused,
+    FaultInjected,
     Finding,
     Findings,
     Key,
@@ -46,17 +47,19 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import (
+    FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipStarted,
     LogAppended,
+    LogTruncated,
     PartitionCommitted,
     broker_of,
     partition_of,
 )
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
+from fencepost_suites.replication.stored import StoredEnds
 
 _TOLD_WITHIN_NS = 1_000 * MS
 """How much later than the leader's commit a replica may tell that it has stored the messages."""
@@ -75,6 +78,8 @@ class _Candidates:
     stored: StoredEnds
     record: PartitionCommitted | None = None
     """The newest record."""
+    may_lead: dict[str, int] = field(default_factory=dict)
+    """The slots of the brokers that it lets lead -> their ids."""
     committed: int = 0
     """The highest watermark of any leader."""
     known_by: Cause | None = None
@@ -124,39 +129,44 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
         self._look(state, event)
         return NOTHING
 
-    @on(*(STORED_KINDS - {LogAppended}))
-    def _changed(self, state: _Candidates, event: Event, body: Struct) -> Findings:
-        if isinstance(body, FollowingStarted | LeadershipStarted):
-            former = state.stored.slots.get(slot_of(event.process), "")
-            if body.log_end > state.stored.ends.get(former, body.log_end):
-                state.found.pop(former, None)
+    @on(FollowerFetched, FaultInjected)
+    def _told(self, state: _Candidates, event: Event, body: Struct) -> Findings:
         state.stored.take(event)
-        if isinstance(body, PartitionCommitted):
+        return NOTHING
+
+    @on(FollowingStarted, LeadershipStarted, LogTruncated, PartitionCommitted)
+    def _changed(self, state: _Candidates, event: Event, body: Struct) -> Findings:
+        state.stored.take(event)
+        if isinstance(body, FollowingStarted | LeadershipStarted):
+            if body.log_end > state.stored.ends[event.process]:
+                for former in [
+                    one for one in state.found if slot_of(one) == slot_of(event.process)
+                ]:
+                    del state.found[former]
+        elif isinstance(body, PartitionCommitted):
             if state.record is not None and body.offset <= state.record.offset:
                 return NOTHING
             state.record = body
+            state.may_lead = {f"broker-{one}": one for one in sorted(eligible_leaders(body))}
         self._look(state, event)
         return NOTHING
 
     @staticmethod
     def _look(state: _Candidates, event: Event) -> None:
         """Looks for candidates whose logs end before what is committed."""
-        record, known_by = state.record, state.known_by
-        if record is None or known_by is None:
-            return
+        record, known_by, stored = state.record, state.known_by, state.stored
         # Where not even its leader tells that it has stored it, nobody tells what is stored.
-        if state.told < state.committed:
+        if record is None or known_by is None or state.told < state.committed:
             return
-        for broker in sorted(eligible_leaders(record)):
-            slot = f"broker-{broker}"
-            process = state.stored.slots.get(slot, "")
-            end = state.stored.ends.get(process, state.committed)
+        for slot, broker in state.may_lead.items():
+            process = stored.slots.get(slot, "")
+            end = stored.ends.get(process, state.committed)
             if end >= state.committed or state.judged.get(process) == state.committed:
                 continue
             if process in state.torn:
                 continue
             # A second process of an id has another disk, and either may be the member.
-            if any(is_second(one) and first_of(one) == slot for one in state.stored.slots):
+            if any(is_second(one) and first_of(one) == slot for one in stored.slots):
                 continue
             state.judged[process] = state.committed
             broken = violated(
@@ -174,7 +184,7 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
                 leader=broker_of(broker),
             )
             finding: Finding = replace(broken, certain_ns=event.at_ns)
-            loss = state.stored.losses.get(slot)
+            loss = stored.losses.get(slot)
             if loss is not None:
                 taken = Reason.of("{fault} had taken it", fault=loss.fault_id)
                 finding = Excused.of(broken, taken)

@@ -234,9 +234,17 @@ class StoredEnds:
         """How many followers of a process that leads by a stored state may have a log up to
         there."""
         leader = stored.leader
+        needed = {*stored.isr} - {leader}
+        own, most = slot_of(process), 0
+        # Nearly always enough have told that they have it, and nothing more is asked.
+        for slot, newest in self.slots.items():
+            if self.ends[newest] >= end and slot != own:
+                most += 1
+                if most >= len(needed):
+                    return Reached(most, needed, {})
         followers = {*stored.replicas, *stored.isr} - {leader}
         most = self.can_have(process, leader, followers, end)
-        return Reached(most, {*stored.isr} - {leader}, self.lost(process, end))
+        return Reached(most, needed, self.lost(process, end))
 
     def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
         """How many followers may have a log up to there. Which process is which replica is only the
