@@ -231,6 +231,41 @@ def test_a_short_delay_between_controllers_gives_no_time_to_fence(
     assert violated(h) == broken
 
 
+HINDERED_MS = 60_000
+"""How long a fault that stops nothing gives a controller more time."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "victim", "late_ms", "broken"),
+    [
+        ("slow_disk", CONTROLLER, HINDERED_MS + BOUND_MS - 10, 0),
+        ("slow_disk", CONTROLLER, HINDERED_MS + BOUND_MS + 10, 1),
+        ("slow_disk", "controller-2#1", BOUND_MS + 10, 1),
+        ("pause", CONTROLLER, 10 * HINDERED_MS, 0),
+    ],
+)
+def test_a_fault_that_stops_no_controller_gives_it_a_minute(
+    fault: str, victim: str, late_ms: int, broken: int
+) -> None:
+    h = begun()
+    injected(h, fault, victim)
+    began_ns = h.now_ns
+    ended(h, FIRST)
+    record(h.after(late_ms - (h.now_ns - began_ns) // 1_000_000), 20, fenced=True)
+    assert violated(h) == broken
+
+
+def test_a_fault_that_stopped_no_controller_excuses_until_its_end() -> None:
+    for later_ms, broken in ((BOUND_MS - 10, 0), (BOUND_MS + 10, 1)):
+        h = begun()
+        injected(h, "slow_disk", CONTROLLER)
+        ended(h, FIRST)
+        h.after(20_000)
+        healed(h, "slow_disk")
+        record(h.after(later_ms), 20, fenced=True)
+        assert violated(h) == broken
+
+
 def test_a_fencing_that_a_fault_explains_being_late_exercises_nothing() -> None:
     h = begun()
     injected(h, "pause", CONTROLLER)

@@ -31,7 +31,8 @@ KINDS: frozenset[type[Struct]] = frozenset(
 """The kinds that `IdHolders` reads."""
 HEARTBEAT = 63
 """The API key of a broker's heartbeat to the controller."""
-_SILENCING = (Effect.STOPS, Effect.ENDS, Effect.SEVERS, Effect.SLOWS, Effect.HOLDS)
+SILENCING = (Effect.STOPS, Effect.ENDS, Effect.SEVERS, Effect.SLOWS, Effect.HOLDS)
+"""What may keep a process silent, or from doing its work, for as long as the fault acts."""
 DELAYS = 8
 """A session runs out if it is shorter than so many delays of a link: the versions of a new
 connection and a heartbeat pass it twice each, and the interval between heartbeats is shorter than
@@ -145,7 +146,7 @@ class IdHolders:
         apis = arguments.get("apis") if body.acts(Effect.HOLDS) else None
         if apis and HEARTBEAT not in apis:
             self.holding.add(body.fault_id)
-        if body.acts(*_SILENCING):
+        if body.acts(*SILENCING):
             self.silencing.add(body.fault_id)
 
     def _silences(self, fault: Excuse, process: str, at_ns: int) -> Reason | None:

@@ -49,6 +49,7 @@ from fencepost_clusters.apache_kafka.rules.holders import (
     DELAYS,
     HEARTBEAT,
     KINDS,
+    SILENCING,
     IdHolders,
     longest_delay_ns,
 )
@@ -178,6 +179,9 @@ class _Sessions:
     """Those of them that stop a process."""
     short: set[str] = field(default_factory=set)
     """The faults that only delay what a link carries, for so short that nothing comes too late."""
+    passing: set[str] = field(default_factory=set)
+    """Those that neither stop a process nor keep back what links carry, such as a slow disk: a
+    controller under one acts all the same, a little later."""
     waiting: dict[str, FaultInjected] = field(default_factory=dict)
     """The faults that have no receipt yet: they wait for something to act upon."""
     leaks: dict[str, int] = field(default_factory=dict)
@@ -217,8 +221,24 @@ class _Sessions:
     @property
     def hindering(self) -> Iterator[Excuse]:
         """The faults that act, without those that delay what passes so little that a record is
-        committed, and a controller elected, within the second that the bound leaves."""
-        return (one for one in self.faults.now.values() if one.fault_id not in self.short)
+        committed, and a controller elected, within the second that the bound leaves; and without
+        those that hinder for a while only (`hindered_until`)."""
+        weak = self.short | self.passing
+        return (one for one in self.faults.now.values() if one.fault_id not in weak)
+
+    def hindered_until(self, *controllers: str) -> int:
+        """Until when a fault that stops nothing gives these controllers more time: one of a disk
+        that lasts for ten minutes does not excuse for ten minutes that a dead broker is
+        unfenced."""
+        faults = (*self.faults.now.values(), *self.faults.healed) if self.passing else ()
+        return max(
+            (
+                min(one.began_ns + ELECTED_WITHIN_NS, one.ended_ns or _NEVER)
+                for one in faults
+                if one.fault_id in self.passing and any(map(one.hits, controllers))
+            ),
+            default=-1,
+        )
 
     @property
     def disturbed(self) -> bool:
@@ -370,7 +390,8 @@ class SilentIsFenced(Rule[_Sessions]):
     """KR-02. The bound is the session timeout, a quarter of it (the controllers check eight times
     per timeout), and a second, while one controller is active, a majority of the voters reaches
     it, and no fault acts upon it or its links to other controllers, but for a delay of less than an
-    eighth of that second. It may have removed a voter, so
+    eighth of that second. A fault that neither stops it nor keeps back what links carry, such as a
+    slow disk, gives it a minute from its begin. It may have removed a voter, so
     each set of voters counts that a live controller has read last. Elections that nothing explains
     give no more than four such bounds and a minute in all; where none is known, that is undecided.
     A silence ends with the record
@@ -491,6 +512,8 @@ class SilentIsFenced(Rule[_Sessions]):
         delay_ns = longest_delay_ns(body)
         if delay_ns is not None and DELAYS * delay_ns < SECOND:
             state.short.add(body.fault_id)
+        if not fault.directions and not body.acts(*SILENCING):
+            state.passing.add(body.fault_id)
         # A fault without a receipt may have had no effect, so the broker may still be heard.
         if not body.receipt:
             state.waiting[body.fault_id] = body
@@ -567,11 +590,12 @@ class SilentIsFenced(Rule[_Sessions]):
             return False
         bound_ns, whole_ns = _bound_ns(session_ns), _whole_ns(session_ns)
         at_ns = min(at_ns, silence.until_ns)
-        since_ns, open_ = silence.since_ns, None
+        since_ns, open_ = max(silence.since_ns, state.hindered_until(state.active)), None
         actors: Sequence[str] = (state.acting,)
         if not state.acting or at_ns - since_ns <= bound_ns:
             # Controllers that log no elections show nothing of how many there were.
-            since_ns, bound_ns, actors = silence.whole_ns, whole_ns, state.living
+            since_ns = max(silence.whole_ns, state.hindered_until(*state.controllers))
+            bound_ns, actors = whole_ns, state.living
             if state.epoch < 0 or at_ns - since_ns <= bound_ns or state.disturbed:
                 return False
             # The bound of a session counts from an election: there was none, or its line is lost.
