@@ -13,6 +13,7 @@ from fencepost_clusters.apache_kafka.rules import created as rules_created
 from fencepost_clusters.apache_kafka.rules import deleted as rules_deleted
 from fencepost_clusters.apache_kafka.rules import epochs as rules_epochs
 from fencepost_clusters.apache_kafka.rules import failures as rules_failures
+from fencepost_clusters.apache_kafka.rules import fencings as rules_fencings
 from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
 from fencepost_clusters.apache_kafka.rules import metadata as rules_metadata
@@ -44,6 +45,7 @@ RULES: Sequence[Rule[Any]] = (
     rules_heartbeats.RunsOnceTold(),
     rules_heartbeats.RunsOnceCaughtUp(),
     rules_heartbeats.SessionLastsItsTime(),
+    rules_fencings.FencedAfterItsSession(),
     rules_heartbeats.FormerEpochRefused(),
     rules_heartbeats.OnlyActiveAccepts(),
     rules_records.SwitchCoversNewReplicas(),
