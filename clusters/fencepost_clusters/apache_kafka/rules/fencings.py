@@ -29,6 +29,7 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Finding,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -97,6 +98,11 @@ class _Fencings:
         return next((at_ns for applied, at_ns in self.applied if applied >= offset), None)
 
 
+def _same(was: BrokerCommitted, body: BrokerCommitted) -> bool:
+    """Whether two records are of one registration: a new one begins fenced."""
+    return (was.incarnation, was.broker_epoch) == (body.incarnation, body.broker_epoch)
+
+
 @final
 class FencedAfterItsSession(Rule[_Fencings]):
     """KR-18. Exercised by each record that fences a broker a session after the last heartbeat that
@@ -133,9 +139,8 @@ class FencedAfterItsSession(Rule[_Fencings]):
             case BrokerCommitted() if state.news.take(body.broker_id, body.offset):
                 was = state.records.get(body.broker_id)
                 state.records[body.broker_id] = body
-                if was is not None and body.fenced and not was.fenced:
-                    if (was.incarnation, was.broker_epoch) == (body.incarnation, body.broker_epoch):
-                        return self._fenced(state, event, body)
+                if was is not None and body.fenced and not was.fenced and _same(was, body):
+                    return self._fenced(state, event, body)
         return NOTHING
 
     @staticmethod
@@ -193,7 +198,7 @@ class FencedAfterItsSession(Rule[_Fencings]):
         return NOTHING
 
     def end(self, state: _Fencings, end: RunEnd) -> Findings:
-        found = []
+        found: list[Finding] = []
         for key, one in state.suspects:
             # It asked to leave. The controller answers that once the record is committed.
             wished = one.from_ns < state.leaving.get(key, -1) <= one.to_ns

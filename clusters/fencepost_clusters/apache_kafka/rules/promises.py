@@ -16,6 +16,7 @@ from fencepost_clusters.apache_kafka.rules import failures as rules_failures
 from fencepost_clusters.apache_kafka.rules import fencings as rules_fencings
 from fencepost_clusters.apache_kafka.rules import heartbeats as rules_heartbeats
 from fencepost_clusters.apache_kafka.rules import holding as rules_holding
+from fencepost_clusters.apache_kafka.rules import intruders as rules_intruders
 from fencepost_clusters.apache_kafka.rules import metadata as rules_metadata
 from fencepost_clusters.apache_kafka.rules import metrics as rules_metrics
 from fencepost_clusters.apache_kafka.rules import records as rules_records
@@ -28,6 +29,7 @@ from fencepost_kafka.judging.generations import of_replicas
 
 RULES: Sequence[Rule[Any]] = (
     rules_sessions.HolderKeepsId(),
+    rules_intruders.RefusedDoesNotRun(),
     rules_sessions.SilentIsFenced(),
     rules_serving.FencedIsLeftOut(),
     rules_serving.LeavesLeadingNothing(),
