@@ -1,9 +1,15 @@
 """Replicas as the disks hold them once all processes have ended. It is evidence of systems whose
 nodes do not say what they store, and it does not depend on the word of a process.
 
-A replica is compared up to what is known to be committed. A member of a complete ISR has all that
-clients have read, or had acknowledged with acks=all. Any other replica may lag, so it is compared
-up to the high watermark that it has stored.
+A replica is compared up to what is known to be committed. A member of the ISR has all that clients
+have read, or had acknowledged with acks=all, if it was one when that was known, and is one by the
+newest record. Any other replica may lag, so it is compared up to the high watermark that it has
+stored.
+
+The newest record that was read may not be the newest there is. With an incomplete ISR that
+matters: it changes while brokers come and go, and one that left it and has come back may lack the
+end. So it counts if it was read after the last word about what is committed, since records are
+read in order, or if that word came so long before the end that a later record would have been read.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from msgspec import Struct
 from fencepost import (
     HARMS_DISK,
     NOTHING,
+    READ_WITHIN_NS,
     Cause,
     Event,
     Evidence,
@@ -83,6 +90,8 @@ class Copies:
     committed: int = 0
     known_by: Event | None = None
     newest: PartitionCommitted | None = None
+    newest_ns: int = -1
+    """When that was read."""
     open: dict[str, bool] = field(default_factory=dict)
     """The writes that are under way, and whether the leader changed during each."""
     resent: int = -1
@@ -117,7 +126,7 @@ class Copies:
                     # Each write that is under way now has seen two leaders, so it may have been
                     # sent to both.
                     self.open = dict.fromkeys(self.open, True)
-                self.newest = body
+                self.newest, self.newest_ns = body, event.at_ns
             case ReadCompleted(outcome="ok"):
                 self._known(event, body.end)
         self.taken = event
@@ -162,19 +171,27 @@ class Copies:
         harmed_ns = self.harmed.get(copy.slot)
         return harmed_ns is not None and harmed_ns >= self.joined.get(copy.node_id, -1)
 
-    def members(self) -> Sequence[Copy]:
-        """The copies of a complete ISR; none if it is not complete. If a second process used the id
-        of a member, its membership does not say which disk it is of."""
+    def members(self, end: RunEnd) -> Sequence[Copy]:
+        """The copies of those that were in the ISR when the last message was known to be committed,
+        and are since; none if the ISR may have changed. If a second process used the id of a
+        member, its membership does not say which disk it is of."""
         record = self.newest
-        # A replica that left the ISR, and comes back, may lack the end. Only of a complete ISR is
-        # it sure that each member has all that is committed, whatever came after the newest record.
-        if record is None or set(record.isr) != set(record.replicas):
+        if record is None:
+            return ()
+        whole = set(record.isr) == set(record.replicas)
+        known_ns = -1 if self.known_by is None else self.known_by.at_ns
+        read_on = end.complete and end.ended_at_ns > known_ns + READ_WITHIN_NS
+        if not whole and self.newest_ns < known_ns and not read_on:
             return ()
         disks = Counter(copy.node_id for copy in self.of.values())
         found = [
             copy
             for copy in self.of.values()
-            if copy.node_id in record.isr and disks[copy.node_id] == 1 and not self.is_harmed(copy)
+            if copy.node_id in record.isr
+            and disks[copy.node_id] == 1
+            and not self.is_harmed(copy)
+            # One that joined a part of the replicas later may lack what was committed before it.
+            and (whole or self.joined.get(copy.node_id, -1) <= known_ns)
         ]
         # A disk may still have the log of a former topic of this name. The id that most disks have
         # is the present one's.
@@ -233,7 +250,7 @@ class DisksAgree(_OfCopies):
     def end(self, state: Copies, end: RunEnd) -> Findings:
         if not state.of:
             return NOTHING
-        members = state.members()
+        members = state.members(end)
         found = [*_lacking(state, members), *_holes(state)]
         copies = [one for one in state.of.values() if not is_second(one.slot)]
         # Compared with the longest copy of a member, which has all that is committed.
@@ -308,7 +325,7 @@ class StoredOnce(_OfCopies):
     clause = "RP-12"
 
     def end(self, state: Copies, end: RunEnd) -> Findings:
-        members = state.members()
+        members = state.members(end)
         for copy in members:
             twice = _twice(copy)
             if twice is not None:

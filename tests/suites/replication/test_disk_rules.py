@@ -161,9 +161,43 @@ def test_one_other_byte_in_the_first_batch_breaks_rp_05(mark: int) -> None:
 
 
 def test_the_disks_of_an_isr_that_is_not_complete_need_not_have_what_a_reader_got() -> None:
-    """The record may be older than the end of a member."""
+    """A member may have left it since, and the record of that was not read before the run ended."""
     one = disks({"broker-1": LOG, "broker-2": LOG[:2]}, isr=(1, 2))
     assert agreed(one).verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("later_ms", "broken"), [(4_000, 0), (6_000, 1)])
+def test_a_member_of_a_part_of_the_replicas_has_what_was_committed_a_while_before(
+    later_ms: int, broken: int
+) -> None:
+    one = disks({"broker-1": LOG, "broker-2": LOG[:2]}, isr=(1, 2)).after(later_ms)
+    assert agreed(one).violated == broken
+    assert verdict(one, "RP-05", complete=False).violated == 0
+
+
+def shrunk(logs: Mapping[str, Sequence[StoredBatch]], *isrs: tuple[int, ...]) -> HistoryBuilder:
+    """A run after whose last commit the ISR became these, one after another."""
+    h = HistoryBuilder()
+    partition(h, 1, leader=1, epoch=2)
+    read(h, 6)
+    for offset, isr in enumerate(isrs, 2):
+        partition(h, offset, leader=1, epoch=2, isr=isr)
+    for slot, batches in logs.items():
+        h.add(DISKS, found(slot, batches))
+    return h
+
+
+def test_a_member_that_stays_in_a_smaller_isr_has_what_was_committed_before() -> None:
+    other = (LOG[0], batch(2, digest="other"), LOG[2])
+    for log in (LOG[:2], other, ()):
+        one = agreed(shrunk({"broker-1": LOG, "broker-2": log, "broker-3": LOG[:1]}, (1, 2)))
+        (broken,) = one.violations
+        assert stated(broken, "slot") == "broker-2"
+
+
+def test_a_replica_that_left_the_isr_and_is_back_in_a_part_of_it_may_lack_the_end() -> None:
+    one = shrunk({"broker-1": LOG, "broker-2": LOG[:2]}, (1, 3), (1, 2, 3), (1, 2))
+    assert agreed(one).violated == 0
 
 
 def test_disks_are_compared_though_no_record_of_the_partition_was_read() -> None:
