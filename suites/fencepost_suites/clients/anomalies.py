@@ -6,7 +6,7 @@ undecided. Without any reading, acknowledged writes cannot be judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -34,6 +34,7 @@ from fencepost_kafka import Polled, ProduceCompleted, ReadCompleted, partition_o
 from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
+ASKED_UNKNOWN = "it is not known when the reading asked for the end of the log"
 RECOVERED = "AVAIL-recovered"
 """What cannot be read is undecided because the cluster has not recovered, if that is so."""
 
@@ -56,6 +57,9 @@ class Unread:
     """The highest offset that a consumer has got."""
     confirmed: bool = False
     """Whether the current reading has returned an acknowledged write."""
+    below: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """The starts of logs that whole readings found -> how many acknowledged writes lay below, and
+    the reading."""
     error: str = ""
     of: str = ""
     """The partition, by its name."""
@@ -66,7 +70,8 @@ class LostWrite(Rule[Unread]):
     """JEPSEN-lost-write. A complete reading must return every acknowledged write below its end,
     with the content that was written. Of those that were acknowledged before the reading asked for
     the end of the log, it must also return each without an offset, and each whose offset a consumer
-    had reached: one at the end of the log that no consumer got is JEPSEN-unseen."""
+    had reached: one at the end of the log that no consumer got is JEPSEN-unseen. What lay below the
+    start of the log is undecided: retention, or a client, may have deleted it."""
 
     clause = "JEPSEN-lost-write"
     keys = staticmethod(by_partition)
@@ -134,6 +139,10 @@ class LostWrite(Rule[Unread]):
             # reached it and it was acknowledged before the reading asked for the end.
             if offset < body.end or (offset <= state.top and writes[0][1].at_ns < body.asked_ns)
         ]
+        deleted = [offset for offset in gone if offset < body.start]
+        if deleted:
+            state.below[body.start] = sum(len(state.waiting.pop(o)) for o in deleted), event.ref
+            gone = gone[len(deleted) :]
         owed = sorted(o for o, (_, at) in state.unplaced.items() if at.at_ns < body.asked_ns)
         found = [
             *_lost(event, body, [(o, w, None) for o in gone for w in state.waiting.pop(o)]),
@@ -141,10 +150,29 @@ class LostWrite(Rule[Unread]):
         ]
         if state.confirmed and not found:
             found.append(Exercised(event.ref, CLIENT))
-        state.error, state.confirmed = "", False
+        # Whether what is left was acknowledged before the reading asked for the end decides.
+        asks = bool(state.unplaced) or any(offset <= state.top for offset in state.waiting)
+        state.error = ASKED_UNKNOWN if asks and not body.asked_ns else ""
+        state.confirmed = False
         return found
 
     def end(self, state: Unread, end: RunEnd) -> Findings:
+        return (*self._left(state), *self._deleted(state))
+
+    @staticmethod
+    def _deleted(state: Unread) -> Iterator[Finding]:
+        for start, (writes, read) in state.below.items():
+            lack = Reason.of(
+                "{writes} acknowledged writes of {partition} lie below the start of its log, "
+                "{start}: they may have been deleted",
+                writes=writes,
+                partition=Scope("partition", state.of),
+                start=start,
+            )
+            yield Undecided.since(lack, read)
+
+    @staticmethod
+    def _left(state: Unread) -> Findings:
         unread = len(state.waiting) + len(state.unplaced)
         # The cluster did not answer, so nothing is known of these writes. Without any reading,
         # nothing is said of them at all.
@@ -221,7 +249,8 @@ class Unseen(Rule[_Unseen]):
     @on(ProduceCompleted)
     def _produced(self, state: _Unseen, event: Event, body: ProduceCompleted) -> Findings:
         offset = body.offset
-        if offset > state.top and body.acks == -1:
+        # Only an answer that is ok says where a write is.
+        if offset > state.top and body.acks == -1 and body.outcome == "ok":
             state.waiting[offset] = (body.operation, event)
         return NOTHING
 
@@ -291,9 +320,13 @@ class _Contents:
     got: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     """The offsets that consumers received and no reading has returned yet: offset -> its last time
     and poll."""
-    returned: set[int] = field(default_factory=set)
-    """The offsets that the current reading has returned so far. A consumer that gets one of them
-    after that, and before the reading ends, is not owed it a second time."""
+    returned: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """The offsets that the current reading has returned so far, each with the time and the poll. A
+    consumer that gets one of them after that, and before the reading ends, is not owed it a second
+    time."""
+    shown: dict[int, tuple[int, Cause]] = field(default_factory=dict)
+    """The same of the readings before, of failed ones, too: what they returned is owed to the
+    next."""
     clashed: set[int] = field(default_factory=set)
     """The offsets at which two different messages were seen."""
     error: str = ""
@@ -318,7 +351,7 @@ class InconsistentOffsets(Rule[_Contents]):
         offset = body.offset
         # With fewer acks, a leader that is deposed may name an offset that the next one gives to
         # another message.
-        if offset < 0 or body.acks != -1:
+        if offset < 0 or body.acks != -1 or body.outcome != "ok":
             return NOTHING
         operation = body.operation
         if state.at.setdefault(offset, (operation, event.ref))[0] != operation:
@@ -328,12 +361,12 @@ class InconsistentOffsets(Rule[_Contents]):
     @on(Polled)
     def _polled(self, state: _Contents, event: Event, body: Polled) -> Findings:
         if body.final:
-            state.returned.update(body.offsets)
+            state.returned.update(dict.fromkeys(body.offsets, (event.at_ns, event.ref)))
             for offset in body.offsets if state.got else ():
                 state.got.pop(offset, None)
         else:
-            new = state.returned.isdisjoint(body.offsets)
-            got = body.offsets if new else {*body.offsets} - state.returned
+            returned = state.returned.keys()
+            got = body.offsets if returned.isdisjoint(body.offsets) else {*body.offsets} - returned
             state.got.update(dict.fromkeys(got, (event.at_ns, event.ref)))
         found: list[Finding] = []
         at, ref = state.at, event.ref
@@ -350,19 +383,22 @@ class InconsistentOffsets(Rule[_Contents]):
     def _read(self, state: _Contents, event: Event, body: ReadCompleted) -> Findings:
         """Finds the missing messages: offsets that were received before the reading asked for the
         end of the log and are not below that end."""
-        state.returned.clear()
+        returned, state.returned = state.returned, {}
         if body.outcome != "ok":
+            state.shown |= returned
             state.error = body.error or "it did not complete"
             return NOTHING
+        got = {o: seen for o, seen in state.shown.items() if o not in returned} | state.got
         later = {
             offset: (at_ns, poll)
-            for offset, (at_ns, poll) in state.got.items()
+            for offset, (at_ns, poll) in got.items()
             if offset >= body.end and at_ns >= body.asked_ns
         }
         # Below the start of the log, retention has deleted.
-        gone = [o for o in sorted(state.got) if o not in later and o >= body.start]
-        found = (_gone(event, body, gone, state),) if gone else NOTHING
-        state.got, state.error = later, ""
+        gone = [o for o in sorted(got) if o not in later and o >= body.start]
+        found = (_gone(event, body, gone, (state.at, got)),) if gone else NOTHING
+        state.got, state.shown = later, returned
+        state.error = ASKED_UNKNOWN if later and not body.asked_ns else ""
         return found
 
     def end(self, state: _Contents, end: RunEnd) -> Findings:
@@ -403,10 +439,17 @@ def _two(
     return (broken,)
 
 
-def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Contents) -> Violated:
-    """One violation for all the missing messages: they disappeared together."""
+def _gone(
+    event: Event,
+    body: ReadCompleted,
+    offsets: Sequence[int],
+    seen: tuple[Mapping[int, tuple[str, Cause]], Mapping[int, tuple[int, Cause]]],
+) -> Violated:
+    """One violation for all the missing messages: they disappeared together. `seen` are the
+    messages by their offsets, and the polls that showed the missing ones."""
     first = offsets[0]
-    _, poll = state.got[first]
+    contents, polls = seen
+    _, poll = polls[first]
     others = f"; {len(offsets) - 1} more are gone, up to offset {offsets[-1]}"
     return violated(
         event.ref,
@@ -416,7 +459,7 @@ def _gone(event: Event, body: ReadCompleted, offsets: Sequence[int], state: _Con
         (poll,),
         offset=first,
         partition=partition_of(body),
-        operation=state.at[first][0],
+        operation=contents[first][0],
         client=process_scope(poll.process),
         reader=process_scope(event.process),
         read_end=body.end,

@@ -132,7 +132,7 @@ class Duplicate(Renews[_Places]):
         offset, operation = body.offset, body.operation
         # The acknowledgement names an offset, too: a message may be acknowledged at one, and be
         # read at another.
-        if offset >= 0 and state.elsewhere(offset, operation):
+        if offset >= 0 and body.outcome == "ok" and state.elsewhere(offset, operation):
             self._suspect(state, event, body, offset, operation)
         return NOTHING
 
