@@ -243,6 +243,18 @@ def nonmonotonic_send(log: Log, history: History) -> Iterator[Word]:
                 continue
             if before.at_ns < sent.at_ns and ack.body.offset <= before.body.offset:
                 yield violated(log.name, earlier, later)
+    # Of one that timed out, or was acknowledged without an offset, a reader may show the place.
+    ended = {at.body.operation: at for at in log.completed if at.body.acks == -1}
+    for earlier, before in log.acknowledged(-1):
+        for later, after in ended.items():
+            sent = log.invoked.get(later)
+            shown = -1 in (before.body.offset, after.body.offset) or after.body.outcome != "ok"
+            if not shown or sent is None or before.at_ns >= sent.at_ns or earlier == later:
+                continue
+            if log.offsets(later) and min(log.offsets(later)) <= max(
+                log.offsets(earlier), default=-1
+            ):
+                yield undecided(log.name, earlier, later)
     own = [
         (sent, operation, log.offsets(operation))
         for operation, sent in log.invoked.items()

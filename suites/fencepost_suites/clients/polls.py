@@ -40,6 +40,8 @@ from fencepost_suites.clients.anomalies import RECOVERED
 from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
+_BEGINNING = -2
+"""The offset of a consumer that was sent to the beginning of the log."""
 
 
 @dataclass(slots=True)
@@ -179,6 +181,10 @@ class PollSkip(Rule[_Skips]):
         state.refused.pop(event.process, None)
         if body.offset >= 0:
             state.next[event.process] = body.offset
+        elif body.offset == _BEGINNING and not body.out_of_range:
+            # Where the log begins, nobody has said yet. A message that a later reader finds before
+            # the first one that it gets was there: the start of a log only grows.
+            state.next[event.process] = 0
         if body.out_of_range and was is not None:
             state.refused[event.process] = was
         return NOTHING

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.suites.clients.client_histories import (
     PRODUCER,
+    READER,
+    A,
     acked,
     delete_topic,
     invoke_named,
+    poll,
     verdict,
 )
 from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ProduceInvoked, ProducerEpochChanged
+from fencepost_kafka import ProduceCompleted, ProduceInvoked, ProducerEpochChanged
 
 SEND = "nonmonotonic-send"
 
@@ -76,6 +79,80 @@ def test_a_write_without_a_whole_acknowledgement_has_no_order(of: str, how: str)
     assert verdict(h, SEND).verdict is Outcome.NOT_EXERCISED
 
 
+def ends(h: HistoryBuilder, operation: str, outcome: str) -> None:
+    """A write ends without an offset."""
+    body = ProduceCompleted(
+        operation=operation,
+        topic="orders",
+        partition=0,
+        acks=-1,
+        outcome=outcome,  # type: ignore[arg-type]
+        offset=-1,
+        error="",
+    )
+    h.add(PRODUCER, body)
+
+
+@pytest.mark.parametrize("outcome", ["ok", "unknown"])
+@pytest.mark.parametrize(("offset", "expected"), [(6, "violated"), (8, "holds")])
+@pytest.mark.parametrize("reader", [READER, A])
+def test_a_reader_shows_where_a_later_write_is(
+    outcome: str, offset: int, expected: str, reader: str
+) -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "first")
+    acked(h, 7, "first")
+    invoke_named(h, "second")
+    ends(h, "second", outcome)
+    poll(h, reader, 5, offset, **{f"o{offset}": "second"})
+    found = verdict(h, SEND)
+    assert found.verdict == expected
+    if found.violations:
+        assert stated(found, "operation", "offset", "other_offset") == ("second", offset, 7)
+
+
+@pytest.mark.parametrize(("outcome", "broken"), [("ok", 1), ("unknown", 0), ("failed", 0)])
+def test_a_reader_shows_that_an_acknowledged_write_is_behind_a_later_one(
+    outcome: str, broken: int
+) -> None:
+    """One that timed out may still be stored."""
+    h = HistoryBuilder()
+    invoke_named(h, "first")
+    ends(h, "first", outcome)
+    for name, offset in (("second", 3), ("third", 4)):
+        invoke_named(h, name)
+        acked(h, offset, name)
+    poll(h, READER, 7, o7="first")
+    found = verdict(h, SEND)
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "operation", "other_operation") == ("second", "first")
+
+
+def test_a_write_that_was_in_flight_meanwhile_may_be_anywhere() -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "early", "first")
+    ends(h, "first", "ok")
+    acked(h, 3, "early")
+    invoke_named(h, "late")
+    ends(h, "late", "unknown")
+    poll(h, READER, 4, 7, o4="late", o7="first")
+    assert verdict(h, SEND).violated == 0
+
+
+def test_a_log_that_was_set_back_counts_once_for_writes_that_timed_out() -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "first")
+    acked(h, 900, "first")
+    for name in ("a", "b"):
+        invoke_named(h, name)
+        ends(h, name, "unknown")
+    invoke_named(h, "second")
+    acked(h, 2, "second")
+    poll(h, READER, 0, 1, 2, o0="a", o1="b", o2="second")
+    assert verdict(h, SEND).violated == 1
+
+
 def test_the_next_topic_of_that_name_begins_anew() -> None:
     h = HistoryBuilder()
     invoke_named(h, "first")
@@ -131,6 +208,22 @@ def test_an_idempotent_producer_whose_writes_change_places_breaks_the_order(
     assert stated(found, "operation", "offset", "partition") == ("second", 5, "orders-0")
     assert stated(found, "other_operation", "other_offset", "client") == ("first", 7, PRODUCER)
     assert found.because
+
+
+@pytest.mark.parametrize(("since_ms", "broken"), [(None, 1), (5, 1), (20, 0)])
+def test_a_reader_shows_that_writes_of_an_idempotent_producer_change_places(
+    since_ms: int | None, broken: int
+) -> None:
+    """One that timed out may be sent again in another epoch, behind what came later."""
+    h = HistoryBuilder()
+    sends(h, "first", "second")
+    ends(h, "first", "unknown")
+    h.after(10)
+    acked(h, 5, "second")
+    if since_ms is not None:
+        begins_epoch(h, since_ms)
+    poll(h, READER, 5, 7, o5="second", o7="first")
+    assert verdict(h, SEND).violated == broken
 
 
 @pytest.mark.parametrize("answered", [("first", "second"), ("second", "first")])
