@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import final
@@ -151,6 +153,15 @@ class NonmonotonicPoll(Rule[_Positions]):
         return (Exercised(event.ref, CLIENT),) if before >= 0 else NOTHING
 
 
+class _Gap(Struct, frozen=True):
+    """Offsets that a consumer skipped: from `start` up to before `stop`, which it got by a poll."""
+
+    start: int
+    stop: int
+    process: str
+    poll: Cause
+
+
 @dataclass(slots=True)
 class _Skips:
     """The next offset of each consumer, and the offsets it skipped that were not seen since."""
@@ -158,9 +169,37 @@ class _Skips:
     next: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     """consumer -> the offset at which it was when a broker refused it as out of range."""
-    gaps: list[tuple[int, int, str, Cause]] = field(default_factory=list)
+    gaps: dict[tuple[str, int], list[_Gap]] = field(default_factory=dict)
+    """consumer, and how often it went back -> what it skipped since: in order, so that a poll is
+    compared with the gaps that it may fill alone."""
     of: str = ""
     """The partition, by its name."""
+
+    def skip(self, process: str, gap: _Gap) -> None:
+        """A consumer skipped some offsets."""
+        back = 0
+        while (one := self.gaps.get((process, back))) and one[-1].stop > gap.start:
+            back += 1
+        self.gaps.setdefault((process, back), []).append(gap)
+
+    def filled(self, offsets: Sequence[int]) -> Iterator[tuple[_Gap, int]]:
+        """The gaps in which there is a message, each with one: they are reported once."""
+        least, most = min(offsets), max(offsets)
+        for key, gaps in list(self.gaps.items()):
+            at = first = bisect_right(gaps, least, key=lambda gap: gap.stop)
+            kept: list[_Gap] = []
+            while at < len(gaps) and gaps[at].start <= most:
+                gap = gaps[at]
+                there = next((one for one in offsets if gap.start <= one < gap.stop), None)
+                if there is None:
+                    kept.append(gap)
+                else:
+                    yield gap, there
+                at += 1
+            if len(kept) < at - first:
+                gaps[first:at] = kept
+            if not gaps:
+                del self.gaps[key]
 
 
 @final
@@ -215,7 +254,7 @@ class PollSkip(Rule[_Skips]):
         if offsets[-1] - begins + 1 != len(offsets):
             for a, b in pairwise((begins - 1, *offsets)):
                 if b > a + 1:
-                    state.gaps.append((a + 1, b, event.process, event.ref))
+                    state.skip(event.process, _Gap(a + 1, b, event.process, event.ref))
         elif due is not None and not found:
             return (Exercised(event.ref, CLIENT),)
         return found
@@ -223,38 +262,31 @@ class PollSkip(Rule[_Skips]):
     def end(self, state: _Skips, end: RunEnd) -> Findings:
         if not state.gaps:
             return NOTHING
-        start, stop, process, ref = state.gaps[0]
+        (first, *_), *_ = state.gaps.values()
         skipped = Reason.of(
             "{client} jumped from {start} to {stop} of {partition}, and nothing was read "
             "afterwards",
-            client=process_scope(process),
-            start=start,
-            stop=stop,
+            client=process_scope(first.process),
+            start=first.start,
+            stop=first.stop,
             partition=Scope("partition", str(state.of)),
         )
-        return (Undecided.since(skipped, ref, RECOVERED),)
+        return (Undecided.since(skipped, first.poll, RECOVERED),)
 
 
 def _met(state: _Skips, body: Polled) -> list[Finding]:
-    """The skipped ranges in which a message is found now; each is reported once."""
-    found: list[Finding] = []
-    kept: list[tuple[int, int, str, Cause]] = []
-    for start, stop, process, ref in state.gaps:
-        there = next((o for o in body.offsets if start <= o < stop), None)
-        if there is None:
-            kept.append((start, stop, process, ref))
-            continue
-        broken = violated(
-            ref,
+    """The skipped ranges in which a message is found now."""
+    return [
+        violated(
+            gap.poll,
             CLIENT,
             "{client} got offset {offset} of {partition} next after {other_offset}, though there "
             "is a message at {skipped}",
-            client=process_scope(process),
-            offset=stop,
+            client=process_scope(gap.process),
+            offset=gap.stop,
             partition=partition_of(body),
-            other_offset=start - 1,
+            other_offset=gap.start - 1,
             skipped=there,
         )
-        found.append(broken)
-    state.gaps = kept
-    return found
+        for gap, there in state.filled(body.offsets)
+    ]

@@ -224,3 +224,43 @@ def test_a_consumer_skips_messages_only_if_it_did_not_ask_to_go_on_beyond_them(
     poll(h, A, 4, 5)
     poll(h, B, 2, 3)
     assert verdict(h, "poll-skip").verdict is outcome
+
+
+def positioned(h: HistoryBuilder, offset: int) -> None:
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=offset))
+
+
+@pytest.mark.parametrize(("read_from", "broken"), [(0, 1), (1, 0)])
+def test_a_consumer_that_was_sent_to_the_beginning_gets_the_first_message(
+    read_from: int, broken: int
+) -> None:
+    """Retention may have deleted what was before: then no reading shows it either."""
+    h = HistoryBuilder()
+    positioned(h, -2)
+    poll(h, A, 1)
+    poll(h, READER, *range(read_from, 2))
+    read(h, 2)
+    found = verdict(h, "poll-skip")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "client", "offset", "skipped") == (A, 1, 0)
+
+
+def test_a_message_in_any_gap_of_any_consumer_is_found() -> None:
+    h = HistoryBuilder()
+    for process, offsets in ((A, (0, 3, 6, 9)), (B, (0, 2, 9))):
+        poll(h, process, *offsets)
+    positioned(h, 0)
+    poll(h, A, 0, 9)
+    poll(h, READER, 7)
+    found = verdict(h, "poll-skip")
+    skipped = [stated(one, "client", "offset", "skipped") for one in found.violations]
+    assert sorted(skipped) == [(A, 3, 2), (A, 9, 7), (A, 9, 7), (B, 9, 7)]
+
+
+def test_a_message_in_a_gap_is_reported_once() -> None:
+    h = HistoryBuilder()
+    poll(h, A, 0, 4)
+    for _ in range(2):
+        poll(h, READER, 0, 1, 2, 3, 4)
+    assert verdict(h, "poll-skip").violated == 1
