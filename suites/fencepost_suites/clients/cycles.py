@@ -18,14 +18,27 @@ from fencepost import (
     Event,
     Evidence,
     Exercised,
+    Finding,
     Findings,
-    Rule,
+    Key,
+    RunEnd,
+    Scope,
+    Shared,
+    Undecided,
+    Violated,
     on,
     process_scope,
     violated,
 )
-from fencepost_kafka import Polled, ProduceCompleted, ProduceInvoked, partition_of
-from fencepost_suites.common.keys import by_partition
+from fencepost_kafka import (
+    Polled,
+    ProbeCompleted,
+    ProduceCompleted,
+    ProduceInvoked,
+    partition_of,
+)
+from fencepost_kafka.judging.generations import Renews
+from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
 
@@ -46,18 +59,42 @@ class _Flow:
     """operation without a place -> the highest message that was got when it was invoked."""
     read: dict[str, Cause] = field(default_factory=dict)
     """operation -> the first poll that returned it."""
+    invoked: set[str] = field(default_factory=set)
+    """The operations that were invoked for this partition."""
+    others: set[str] = field(default_factory=set)
+    """The clients that also write by single raw requests, of which only the answer is recorded."""
+    anew: bool = False
+    """Whether there was another topic of this name, or more messages of this one: those invoked
+    then may come yet."""
+    of: str = ""
 
 
 @final
-class CircularFlow(Rule[_Flow]):
+class CircularFlow(Renews[_Flow]):
     """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
     after a poll lies behind all that the poll returned, whatever its own acknowledgement, and
-    whichever client wrote the others. A log that was set back counts once. Exercised by a message
+    whichever client wrote the others. A log that was set back counts once. A message that was never
+    invoked for this partition is read before it is: nobody sent it, or it was sent to another one.
+    It is known by its name, which begins with that of a client that has invoked others here: what
+    clients write that record nothing is shown as it is. Exercised by a message
     that was invoked after a poll, once its own place is known: by its acknowledgement or a poll."""
 
     clause = "JEPSEN-G1c-realtime"
     keys = staticmethod(by_partition)
-    state = _Flow
+
+    def start(self, key: Key, shared: Shared) -> _Flow:
+        return _Flow(of=place_of(key))
+
+    def renewed(self, state: _Flow) -> _Flow:
+        """Of the next topic, or of what comes after a loss of all messages, only the order counts:
+        a write that was invoked before may be stored there."""
+        return _Flow(of=state.of, anew=True)
+
+    @on(ProbeCompleted)
+    def _probed(self, state: _Flow, event: Event, body: ProbeCompleted) -> Findings:
+        if body.api == "Produce":
+            state.others.add(_client(body.operation))
+        return NOTHING
 
     @on(ProduceCompleted)
     def _completed(self, state: _Flow, event: Event, body: ProduceCompleted) -> Findings:
@@ -81,6 +118,7 @@ class CircularFlow(Rule[_Flow]):
 
     @on(ProduceInvoked)
     def _invoked(self, state: _Flow, event: Event, body: ProduceInvoked) -> Findings:
+        state.invoked.add(body.operation)
         if state.top is not None:
             state.before[body.operation] = state.top
         poll = state.read.get(body.operation)
@@ -97,6 +135,16 @@ class CircularFlow(Rule[_Flow]):
             client=process_scope(event.process),
         )
         return (broken,)
+
+    def end(self, state: _Flow, end: RunEnd) -> Findings:
+        if state.anew:
+            return NOTHING
+        known = set(map(_client, state.invoked)) - state.others - {""}
+        found: list[Finding] = []
+        for operation in state.read.keys() - state.invoked:
+            if _client(operation) in known:
+                found.append(_never_sent(state, operation, end))
+        return found
 
     @staticmethod
     def _placed(
@@ -139,3 +187,23 @@ class CircularFlow(Rule[_Flow]):
         last, operation = body.offsets[-1], body.operations[-1]
         if state.top is None or last > state.top.offset:
             state.top = _Got(last, operation, event.process, event.ref)
+
+
+def _client(operation: str) -> str:
+    """Whom an operation is named after: `clients/producer-1#1:7`."""
+    client, colon, number = operation.rpartition(":")
+    return client if colon and number.isdecimal() else ""
+
+
+def _never_sent(state: _Flow, operation: str, end: RunEnd) -> Violated | Undecided:
+    """A message was read that nobody has sent to this partition."""
+    poll = state.read[operation]
+    broken = violated(
+        poll,
+        CLIENT,
+        "{reader} read {operation} in {partition}, to which nobody had sent it",
+        operation=operation,
+        partition=Scope("partition", state.of),
+        reader=process_scope(poll.process),
+    )
+    return broken if end.complete else Undecided.of(broken)

@@ -10,6 +10,7 @@ from tests.suites.clients.client_histories import (
     acked,
     delete_topic,
     invoke_named,
+    make_topic,
     poll,
     read,
     verdict,
@@ -17,7 +18,7 @@ from tests.suites.clients.client_histories import (
 from tests.suites.partition_histories import stated
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import PartitionCommitted, Polled
+from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled, ProbeCompleted
 
 FLOW, ACKS1 = "G1c-realtime", "lost-write-acks1"
 
@@ -45,6 +46,47 @@ def test_a_write_before_what_a_consumer_had_got_closes_a_cycle() -> None:
 @pytest.mark.parametrize(("offset", "expected"), [(7, "violated"), (8, "holds")])
 def test_a_write_behind_it_closes_none(offset: int, expected: str) -> None:
     assert verdict(got_then(offset), FLOW).verdict == expected
+
+
+def never_sent(name: str = "p:9") -> HistoryBuilder:
+    """Of the client p, one message is read that it has not sent to this partition."""
+    h = HistoryBuilder()
+    invoke_named(h, "p:0")
+    poll(h, READER, 0, 1, o0="p:0", o1=name)
+    read(h, 2)
+    return h
+
+
+def test_a_message_that_nobody_sent_to_the_partition_was_read_before_it_was_invoked() -> None:
+    found = verdict(never_sent(), FLOW)
+    assert stated(found, "operation", "partition", "reader") == ("p:9", "orders-0", READER)
+    assert verdict(never_sent(), FLOW, complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["q:9", "words", "p:x", ":9"])
+def test_what_a_client_wrote_that_records_nothing_is_no_message_of_another(name: str) -> None:
+    assert verdict(never_sent(name), FLOW).violated == 0
+
+
+def test_a_client_that_writes_by_raw_requests_records_their_answers_only() -> None:
+    for api, broken in (("Produce", 0), ("Fetch", 1)):
+        h = never_sent()
+        h.add(READER, ProbeCompleted(
+            operation="p:1", api=api, broker=1, slot="broker-1", topic="orders", partition=0,
+            outcome="timeout", error="", records=0, base_offset=-1, sent_at_ns=0,
+        ))  # fmt: skip
+        assert verdict(h, FLOW).violated == broken
+
+
+def test_a_write_to_the_topic_of_before_may_be_stored_in_the_next_one() -> None:
+    h = HistoryBuilder()
+    invoke_named(h, "p:0")
+    delete_topic(h)
+    make_topic(h)
+    invoke_named(h, "p:1")
+    h.add(A, ConsumerPositioned(topic="orders", partition=0, offset=0))
+    poll(h, A, 0, 1, o0="p:0", o1="p:1")
+    assert verdict(h, FLOW).violated == 0
 
 
 def test_an_incomplete_history_decides_nothing() -> None:
