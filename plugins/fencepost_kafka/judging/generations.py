@@ -90,6 +90,10 @@ class Generations:
         self.made = True
         """Whether the topic was made again since the last deletion, by the records or by an
         answer."""
+        self.told = False
+        """Whether any record of the topic was told: then the record of a deletion is, too."""
+        self.doubted = False
+        """Whether a client asked for a deletion, and does not know what became of it."""
         self.begun: set[tuple[str, int]] = set()
         """The processes, and partitions, whose events are of the present topic."""
         self.invoked: dict[str, int] = {}
@@ -106,7 +110,8 @@ class Generations:
         # Each word is counted for itself, and the larger count is the number of deletions: so the
         # second word about one deletion does not begin another topic. Clients may get no answer,
         # and nodes may never report the record, so neither count alone is enough.
-        known = max(self.by_record, self.by_client)
+        known, remade = max(self.by_record, self.by_client), False
+        self.told = self.told or isinstance(body, TopicCommitted)
         if isinstance(body, AdminCompleted):
             if body.api == "delete_topic" and body.outcome == "ok":
                 # If the topic was made again since the last recorded deletion, this answer is about
@@ -114,9 +119,16 @@ class Generations:
                 self.by_client = max(self.by_client, self.by_record if self.made else 0) + 1
                 if self.by_client > known:
                     self.deleted_at = max(self.deleted_at, self.recorded)
+            elif body.api == "delete_topic" and body.outcome == "unknown":
+                self.doubted = True
             # An answer that is not `ok` says nothing: the topic may exist already, or the request
             # may be lost.
-            self.made = self.made or (body.api == "create_topic" and body.outcome == "ok")
+            remade = body.api == "create_topic" and body.outcome == "ok"
+            # Only a topic that is gone can be made again. Where no records tell of it, that also
+            # answers the deletion whose outcome is not known.
+            if remade and self.doubted and not self.told:
+                self.by_client, self.doubted = self.by_client + 1, False
+            self.made = self.made or remade
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset
         # The record of a topic that follows the newest deletion is the next topic's.
@@ -124,7 +136,7 @@ class Generations:
             self.made = True
         if max(self.by_record, self.by_client) == known:
             return False
-        self.made = False
+        self.made, self.doubted = remade, False
         self.begun.clear()
         self.invoked.clear()
         self.forfeited.clear()

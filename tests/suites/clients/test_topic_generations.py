@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.suites import partition_histories as p
 from tests.suites.clients.client_histories import (
+    READER,
     A,
     acked,
     answer_deletion,
@@ -58,6 +59,66 @@ def test_a_client_may_be_answered_that_the_topic_is_made_again(
     loses_a_new_write(h)
     read(h, 1)
     assert verdict(h, "lost-write").verdict is expected
+
+
+def answers(h: HistoryBuilder, api: str, outcome: str) -> None:
+    body = AdminCompleted(
+        operation="c",
+        api=api,
+        subject="orders",
+        outcome=outcome,  # type: ignore[arg-type]
+        error="",
+    )
+    h.add("clients/admin#1", body)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "made", "broken"),
+    [
+        ("unknown", "ok", 0),
+        ("failed", "ok", 1),
+        ("unknown", "failed", 1),
+        ("unknown", "unknown", 1),
+    ],
+)
+@pytest.mark.parametrize("anomaly", ["lost-write", "inconsistent-offsets", "nonmonotonic-send"])
+def test_a_topic_that_could_be_made_again_had_been_deleted(
+    anomaly: str, deleted: str, made: str, broken: int
+) -> None:
+    """The answer of the deletion was lost, and nothing tells the records of controllers."""
+    h = HistoryBuilder()
+    invoke_named(h, "old")
+    acked(h, 0, "old")
+    answers(h, "delete_topic", deleted)
+    answers(h, "create_topic", made)
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    positioned(h)
+    poll(h, A, 0, o0="new")
+    poll(h, READER, 0, o0="new")
+    read(h, 1)
+    assert verdict(h, anomaly).violated == broken
+
+
+def test_where_records_of_topics_are_told_a_deletion_counts_by_them() -> None:
+    h = HistoryBuilder()
+    make_topic(h, 1)
+    invoke_named(h, "old")
+    acked(h, 0, "old")
+    answers(h, "delete_topic", "unknown")
+    answers(h, "create_topic", "ok")
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 1
+
+
+def test_in_the_topic_that_was_made_again_a_lost_write_counts() -> None:
+    h = HistoryBuilder()
+    acked(h, 0, "old")
+    answers(h, "delete_topic", "unknown")
+    answers(h, "create_topic", "ok")
+    loses_a_new_write(h)
+    read(h, 1)
+    assert verdict(h, "lost-write").violated == 1
 
 
 def test_a_topic_that_was_made_again_stays_so_whatever_clients_are_answered() -> None:
