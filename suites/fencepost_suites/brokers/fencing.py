@@ -24,6 +24,8 @@ from fencepost import (
     RunEnd,
     Scope,
     Shared,
+    Undecided,
+    Violated,
     judged,
     on,
     process_scope,
@@ -307,6 +309,9 @@ class _Claimed:
     active: set[str] = field(default_factory=set)
     informed: dict[str, Cause] = field(default_factory=dict)
     """process -> the refusal from which it learned that it had lost its id."""
+    claimants: list[tuple[int, str, Violated]] = field(default_factory=list)
+    """Fetches that count for a process which no record has given the id so far: id, incarnation,
+    and the violation that it is if none ever does. A node may replay that record later."""
 
     def lost_at(self, node: tuple[str, str], broker: int, incarnation: str) -> bool:
         """Whether this incarnation has lost the id to a newer one, by the records that a node has
@@ -343,7 +348,8 @@ _NO_BROKERS: dict[int, str] = {}
 @final
 class LoserOfIdCountsForNothing(Rule[_Claimed]):
     """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
-    registration; before that it cannot know. The loser itself reports the refusal it got. No record
+    registration; before that it cannot know. A process that claims an id that another has, and is
+    given it by no record, loses, too. The loser itself reports the refusal it got. No record
     may ever give the id back to it, whatever was deleted in between."""
 
     clause = "QC-19"
@@ -352,10 +358,29 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
     @on(FollowerFetched)
     def _fetched(self, state: _Claimed, event: Event, body: FollowerFetched) -> Findings:
         follower = body.follower
-        if len(state.order.get(follower, ())) < 2:
-            return NOTHING  # no other process has had this id
         identity = state.identities.get(body.client)
         node = (event.process, "broker")
+        holder = state.known.get(node, _NO_BROKERS).get(follower)
+        own = "" if identity is None else identity[1]
+        unnamed = bool(own) and own not in state.order.get(follower, ())
+        if holder is not None and (body.broker_epoch < 0 or unnamed):
+            unregistered = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} counted a fetch of {partition} by {client}, which never had broker id "
+                "{broker}",
+                (state.takeover[*node, follower],),
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                client=process_scope(body.client),
+                broker=broker_of(follower),
+            )
+            if body.broker_epoch < 0:  # it says itself that it has not registered
+                return (unregistered,)
+            state.claimants.append((follower, own, unregistered))
+            return NOTHING
+        if len(state.order.get(follower, ())) < 2:
+            return NOTHING  # no other process has had this id
         if identity is None or not state.lost_at(node, follower, identity[1]):
             return NOTHING
         broken = violated(
@@ -471,3 +496,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             broker=broker_of(body.broker_id),
         )
         return (broken,)
+
+    def end(self, state: _Claimed, end: RunEnd) -> Findings:
+        never = [
+            one for id_, incarnation, one in state.claimants if incarnation not in state.order[id_]
+        ]
+        return never if end.complete else [Undecided.of(one) for one in never]

@@ -148,7 +148,7 @@ def beat(h: HistoryBuilder, incarnation: str, error: str = "NONE") -> None:
     )
 
 
-def count(h: HistoryBuilder, client: str) -> None:
+def count(h: HistoryBuilder, client: str, epoch: int = 5) -> None:
     h.add(
         LEADER,
         FollowerFetched(
@@ -157,7 +157,7 @@ def count(h: HistoryBuilder, client: str) -> None:
             leader_epoch=1,
             follower=1,
             client=client,
-            broker_epoch=5,
+            broker_epoch=epoch,
             offset=7,
         ),
     )

@@ -216,6 +216,49 @@ def test_a_loser_whose_fetch_counts_breaks_qc_19() -> None:
     assert stated(found, "process", "partition", "client") == (LEADER, "orders-0", BROKER)
 
 
+def starts(h: HistoryBuilder, process: str, incarnation: str) -> None:
+    h.add(process, NodeStarted(role="broker", node_id=1, incarnation=incarnation, log_end=0))
+
+
+def replays(h: HistoryBuilder, node: str, incarnation: str, offset: int) -> None:
+    """A node replays the registration of broker 1."""
+    body = BrokerCommitted(
+        offset=offset, broker_id=1, broker_epoch=offset, fenced=False, incarnation=incarnation
+    )
+    h.add(node, body)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "known", "broken"), [(5, True, 1), (-1, False, 1), (5, False, 0)]
+)
+def test_a_process_that_was_never_given_the_id_counts_for_nothing(
+    epoch: int, known: bool, broken: int
+) -> None:
+    """The second process is refused, and fetches all the same."""
+    h = HistoryBuilder()
+    starts(h, BROKER, "old")
+    if known:
+        starts(h, DUPLICATE, "new")
+    replays(h, LEADER, "old", 5)
+    count(h, DUPLICATE, epoch)
+    count(h, BROKER)
+    found = verdict(h, "QC-19")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "process", "client", "broker") == (LEADER, DUPLICATE, "broker 1")
+
+
+def test_a_leader_may_replay_a_registration_later_than_its_first_fetch() -> None:
+    h = HistoryBuilder()
+    starts(h, BROKER, "old")
+    starts(h, DUPLICATE, "new")
+    replays(h, LEADER, "old", 5)
+    count(h, DUPLICATE, 9)
+    assert verdict(h, "QC-19", complete=False).verdict is Outcome.UNKNOWN
+    replays(h, LEADER, "new", 9)
+    assert verdict(h, "QC-19").violated == 0
+
+
 def test_a_loser_whose_isr_change_is_accepted_breaks_qc_19() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER)
