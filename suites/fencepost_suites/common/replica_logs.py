@@ -3,6 +3,7 @@ committed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -172,6 +173,22 @@ class ReplicaLogs:
         """
         known = self.committed.get(batch.base_offset)
         return known is not None and (known[0], known[2]) == (batch.digest, batch.batch_epoch)
+
+    def unlike(self) -> Iterator[Conflict]:
+        """The first batch of each replica, above its own high watermark, that differs from a
+        committed one of the same offset and leader epoch.
+
+        Of one epoch there is one log, its leader's. So a replica need not have called that batch
+        committed: it can never have copied it. A batch of another epoch may be the tail of a
+        deposed leader, which is still to be dropped.
+        """
+        # A process shares the log of the one before it in its slot.
+        for log in {id(log): log for log in self.open.values()}.values():
+            for batch in log:
+                known = self.committed.get(batch.base_offset)
+                if known and known[2] == batch.batch_epoch and known[0] != batch.digest:
+                    yield Conflict(batch, known[1], known[2])
+                    break
 
     def diverging(self, process: str, below: int) -> Conflict | None:
         """The first batch that a replica holds unconfirmed, and that differs from the committed

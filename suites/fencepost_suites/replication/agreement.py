@@ -7,13 +7,20 @@ from typing import final
 
 from fencepost import (
     NOTHING,
+    Cause,
     Event,
     Evidence,
     Exercised,
+    Finding,
     Findings,
     Key,
+    Reason,
     Rule,
+    RunEnd,
+    Scope,
     Shared,
+    Undecided,
+    Violated,
     is_second,
     on,
     process_scope,
@@ -31,7 +38,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.log_ends import LogEnds
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.common.replica_logs import Appends, ReplicaLogs, Terms
+from fencepost_suites.common.replica_logs import Appends, Conflict, ReplicaLogs, Terms
 
 
 @dataclass(slots=True)
@@ -46,6 +53,9 @@ class _Agreement:
     """Where the log of each process ends."""
     newest: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process with a log, whose end the next one goes on from."""
+    told: dict[bool, dict[str, Cause]] = field(default_factory=dict)
+    """Whether it told what it stored -> process -> the first such batch. Nodes that never tell
+    that are of a system whose disks are read instead."""
 
     def names(self, process: str, end: int) -> None:
         """A process begins to lead or to follow, and names the end of its log."""
@@ -64,7 +74,9 @@ class _Agreement:
 class ReplicasAgree(Rule[_Agreement]):
     """RP-05. A batch is stored at the end of the log: the end that the replica names, and the end
     that its batches and truncations before have made. Exercised by a replica that follows a leader
-    with messages in its log, once what it commits equals what another replica committed."""
+    with messages in its log, once what it commits equals what another replica committed. At the end
+    also a replica is compared that has called nothing committed, by the batches of one leader
+    epoch."""
 
     clause = "RP-05"
     keys = staticmethod(by_partition)
@@ -77,6 +89,7 @@ class ReplicasAgree(Rule[_Agreement]):
         batch = state.appends.read(event, body)
         process, base = batch.process, batch.base_offset
         state.logs.add(batch)
+        state.told.setdefault(bool(batch.digest), {}).setdefault(process, event.ref)
         state.newest[slot_of(process)] = process
         ended = state.ends.appends(process, base, batch.log_end)
         # Two ends: the one that the replica names, and the one that its events have made. A replica
@@ -127,23 +140,50 @@ class ReplicasAgree(Rule[_Agreement]):
         process = event.process
         agreed, conflict = state.logs.commit(process, body.high_watermark)
         if conflict is not None:
-            batch = conflict.batch
             because = state.terms.proof(process, conflict)
-            broken = violated(
-                event.ref,
-                Evidence.PEER,
-                "{process} and {other} hold different messages at offset {offset} of {partition}, "
-                "below the high watermark: of leader epochs {epoch} and {other_epoch}",
-                because,
-                process=process_scope(process),
-                other=process_scope(conflict.other),
-                offset=batch.base_offset,
-                partition=partition_of(body),
-                epoch=batch.batch_epoch,
-                other_epoch=conflict.other_epoch,
-            )
-            return (broken,)
+            partition = partition_of(body)
+            return (_different(event.ref, process, conflict, partition, because),)
         if agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
+
+    def end(self, state: _Agreement, end: RunEnd) -> Findings:
+        found: list[Finding] = []
+        # Over ZooKeeper two processes of one id may lead in one epoch, each with a log of its own.
+        if not any(map(is_second, state.newest)):
+            for one in state.logs.unlike():
+                body, process = one.batch.body, one.batch.process
+                at = state.told[True][process]
+                found.append(
+                    _different(
+                        at, process, one, partition_of(body), state.terms.of(one.other_epoch)
+                    )
+                )
+        if True in state.told:
+            for process, at in state.told.get(False, {}).items():
+                why = Reason.of(
+                    "{process} did not tell what it stored, as others do",
+                    process=process_scope(process),
+                )
+                found.append(Undecided.since(why, at))
+        return found
+
+
+def _different(
+    at: Cause, process: str, conflict: Conflict, partition: Scope, because: tuple[Cause, ...]
+) -> Violated:
+    """Two replicas hold different messages where one of them is committed."""
+    return violated(
+        at,
+        Evidence.PEER,
+        "{process} and {other} hold different messages at offset {offset} of {partition}, "
+        "below the high watermark: of leader epochs {epoch} and {other_epoch}",
+        because,
+        process=process_scope(process),
+        other=process_scope(conflict.other),
+        offset=conflict.batch.base_offset,
+        partition=partition,
+        epoch=conflict.batch.batch_epoch,
+        other_epoch=conflict.other_epoch,
+    )

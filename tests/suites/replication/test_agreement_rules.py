@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.suites.partition_histories import B1, B2, CONTROLLER, follow, lead, stated, verdict
+from tests.suites.partition_histories import B1, B2, CONTROLLER, follow, lead, stated, verdict, why
 from tests.suites.replication.replication_histories import acknowledge, mark, store, truncate
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome, Verdict
-from fencepost_kafka import LogTruncated, ReplicaRemoved, TopicCommitted
+from fencepost_kafka import LogAppended, LogTruncated, ReplicaRemoved, TopicCommitted
 
 
 def test_a_batch_stored_past_the_end_breaks_rp_05() -> None:
@@ -189,6 +189,44 @@ def test_messages_above_the_high_watermark_may_differ() -> None:
     mark(h, B1, 1)
     mark(h, B2, 1)
     assert verdict(h, "RP-05").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("epoch", "broken"), [(1, 1), (0, 0)])
+def test_a_follower_that_calls_nothing_committed_holds_what_its_leader_committed(
+    epoch: int, broken: int
+) -> None:
+    """The tail of a deposed leader, of another epoch, may still be there."""
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, B2, 0, "theirs", epoch=epoch)
+    mark(h, B1, 1)
+    found = verdict(h, "RP-05")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "process", "other", "offset") == (B2, B1, 0)
+
+
+def test_over_zookeeper_two_processes_of_one_id_may_lead_in_one_epoch() -> None:
+    h = HistoryBuilder()
+    store(h, B1, 0, "ours", as_leader=True)
+    store(h, "broker-1-duplicate#1", 0, "theirs", as_leader=True)
+    mark(h, B1, 1)
+    assert verdict(h, "RP-05").violated == 0
+
+
+def test_a_replica_that_does_not_tell_what_it_stored_as_others_do_leaves_rp_05_undecided() -> None:
+    for silent, outcome in (((B2,), Outcome.UNKNOWN), ((B1, B2), Outcome.NOT_EXERCISED)):
+        h = HistoryBuilder()
+        for process in (B1, B2):
+            h.add(process, LogAppended(
+                topic="orders", partition=0, base_offset=0, log_end=1, expected_base=0,
+                batch_epoch=1, leader_epoch=1, as_leader=process == B1,
+                digest="" if process in silent else "d", producer_id=-1, base_sequence=-1,
+            ))  # fmt: skip
+        found = verdict(h, "RP-05")
+        assert found.verdict is outcome
+        if outcome is Outcome.UNKNOWN:
+            assert why(found, "process") == B2
 
 
 def test_a_new_process_goes_on_with_the_log_of_the_one_before() -> None:
