@@ -18,6 +18,7 @@ from typing import Any, final
 
 import msgspec
 import pytest
+from costs import processor_seconds
 from real_tests import is_real
 
 KEPT = "failed"
@@ -28,12 +29,14 @@ _TEMPORARY = pytest.StashKey[pytest.TempPathFactory]()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of one test. `seed`, `run` and `error` are empty unless it failed."""
+    """The outcome of one test. `seed`, `run` and `error` are empty unless it failed. What is shared
+    counts for the first test that needed it, and its end for the last."""
 
     test: str
     outcome: str
     real: bool
     seconds: float
+    processor_seconds: float = 0.0
     seed: str = ""
     run: str = ""
     error: str = ""
@@ -90,6 +93,10 @@ class _Facts:
         self._kept = kept
         self._temporary = kept  # until the first test is called
         self._begun_ns = 0
+        self._used = 0.0
+
+    def pytest_collection_finish(self) -> None:
+        self._used = processor_seconds()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -104,7 +111,8 @@ class _Facts:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        facts: dict[str, object] = {"real": is_real(item)}
+        before, self._used = self._used, processor_seconds()
+        facts: dict[str, object] = {"real": is_real(item), "used": self._used - before}
         if report.failed:
             run = self._run_of(item, report)
             facts["run"] = "" if run is None else os.fspath(run)
@@ -180,17 +188,23 @@ class _Recorder:
         return value
 
 
+def _facts(report: pytest.TestReport) -> dict[str, Any]:
+    facts: dict[str, Any] = getattr(report, _FACTS, {})
+    return facts
+
+
 def _outcome(test: str, reports: list[pytest.TestReport]) -> Outcome:
     """One row of a test's set-up, call and tear-down. A test whose process died has no facts and
     is not real: the crash of a test process is no race of the processes that it started."""
     failed = next((report for report in reports if report.failed), None)
     skipped = any(report.skipped for report in reports)
-    facts: dict[str, Any] = getattr(failed or reports[0], _FACTS, {})
+    facts = _facts(failed or reports[0])
     return Outcome(
         test=test,
         outcome="failed" if failed else "skipped" if skipped else "passed",
         real=bool(facts.get("real", False)),
         seconds=round(sum(report.duration for report in reports), 3),
+        processor_seconds=round(sum(_facts(report).get("used", 0.0) for report in reports), 3),
         seed=facts.get("seed", ""),
         run=facts.get("run", ""),
         error=facts.get("error", ""),

@@ -120,3 +120,35 @@ def test_a_test_whose_process_died_failed_and_is_not_real(project: pytest.Pytest
     )
     (died,) = rows(project, "-n", "1").values()
     assert (died.outcome, died.real) == ("failed", False)
+
+
+@pytest.mark.tool
+def test_what_a_test_costs_counts_processes_that_have_ended_and_that_live(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(
+        test_costs="""
+        import subprocess, sys, time
+        import pytest
+        BUSY = "import time\\nwhile time.process_time() < 0.6: pass\\nprint(flush=True)\\ninput()"
+        living = []
+        def start():
+            pipe = subprocess.PIPE
+            one = subprocess.Popen([sys.executable, "-c", BUSY], stdin=pipe, stdout=pipe)
+            one.stdout.readline()
+            return one
+        @pytest.mark.real
+        def test_nothing(): pass
+        @pytest.mark.real
+        def test_living(): living.append(start())
+        @pytest.mark.real
+        def test_ended(): start().communicate(b"\\n")
+        @pytest.mark.real
+        def test_the_end_of_another(): living.pop().communicate(b"\\n")
+        """
+    )
+    project.runpytest_subprocess("--outcomes=kept/file.json")
+    session = outcomes.read(project.path / "kept" / "file.json")
+    used = {one.test.partition("::")[2]: one.processor_seconds for one in session.outcomes}
+    assert min(used.pop("test_living"), used.pop("test_ended")) > 0.5
+    assert max(used.values()) < 0.5
