@@ -12,13 +12,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import typer
 from confluent_kafka.admin import AdminClient
+from warm_start import COMMAND_LINE, Ended, fencepost, python
 
 from fencepost import Codec, Event, RunStarted
 from fencepost.commands.cli import app, main
@@ -30,9 +31,8 @@ from fencepost.model.clock import poll
 
 pytestmark = pytest.mark.tool
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
+COMMAND = (sys.executable, "-c", COMMAND_LINE)
 LIMIT_S = 180
-Ended = subprocess.CompletedProcess[str]
 COLLECT = {"PYTEST_ADDOPTS": "--collect-only"}
 """The environment of a session of pytest that shows its settings and its tests only."""
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
@@ -68,20 +68,6 @@ def fencepost_shape():
 def test_it(cluster):
     pass
 """
-
-
-def fencepost(
-    *words: str, environment: Mapping[str, str] | None = None, folder: Path | None = None
-) -> Ended:
-    return subprocess.run(
-        [*COMMAND, *words],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env={**os.environ, **(environment or {})},
-        cwd=folder,
-    )
 
 
 @pytest.fixture
@@ -216,21 +202,21 @@ def test_run_takes_the_settings_of_pytest_from_the_strongest_place(tmp_path: Pat
         "[tool.fencepost]\nruntime = 'simulated'\nsystem = 'reference/legacy'\n"
         "seed = 5\nout = 'kept'\n"
     )
-    found = header(fencepost("run", folder=tmp_path, environment=COLLECT))
+    found = header(fencepost("run", folder=tmp_path, **COLLECT))
     assert found == {
         **{"system": "reference/legacy", "runtime": "simulated", "seed": "5"},
         "out": str(tmp_path / "kept"),
     }
     ini.write_text("[pytest]\nfencepost_runtime = process\nfencepost_seed = 6\n")
     variables = {"FENCEPOST_SEED": "7"}
-    found = header(fencepost("run", "test_it.py", folder=tmp_path, environment=variables))
+    found = header(fencepost("run", "test_it.py", folder=tmp_path, **variables))
     assert (found["runtime"], found["seed"], found["system"]) == (
         "process",
         "7",
         "reference/legacy",
     )
     options = ("--runtime", "simulated", "--seed", "8", "--system", "reference/classic")
-    ended = fencepost("run", "test_it.py", *options, folder=tmp_path, environment=variables)
+    ended = fencepost("run", "test_it.py", *options, folder=tmp_path, **variables)
     found = header(ended)
     assert (found["runtime"], found["seed"], found["system"]) == (
         *("simulated", "8", "reference/classic"),
@@ -253,7 +239,7 @@ def test_tests_of_a_folder_that_sets_nothing_run_as_the_project_here(tmp_path: P
 
 def test_run_takes_the_suite_of_the_system_that_the_ini_file_names(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nfencepost_system = etcd/cluster\n")
-    collected = fencepost("run", folder=tmp_path, environment=COLLECT)
+    collected = fencepost("run", folder=tmp_path, **COLLECT)
     assert "test_locks.py" in collected.stdout
     assert "test_heartbeats.py" not in collected.stdout
 
@@ -261,14 +247,14 @@ def test_run_takes_the_suite_of_the_system_that_the_ini_file_names(tmp_path: Pat
 def test_the_last_seed_can_come_from_the_environment(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(cluster): pass")
     simulated = {"FENCEPOST_RUNTIME": "simulated"}
-    first = header(fencepost("run", folder=tmp_path, environment=simulated | COLLECT))
-    ended = fencepost("run", "test_it.py", "--seed", "41", folder=tmp_path, environment=simulated)
+    first = header(fencepost("run", folder=tmp_path, **(simulated | COLLECT)))
+    ended = fencepost("run", "test_it.py", "--seed", "41", folder=tmp_path, **simulated)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     last = simulated | {"FENCEPOST_SEED": "last"}
-    found = header(fencepost("run", folder=tmp_path, environment=last | COLLECT))
+    found = header(fencepost("run", folder=tmp_path, **(last | COLLECT)))
     assert found["seed"] == "41" != first["seed"]
-    assert fencepost("run", "--seed", "last", folder=tmp_path, environment=COLLECT).returncode == 0
-    refused = fencepost("soak", folder=tmp_path, environment=last)
+    assert fencepost("run", "--seed", "last", folder=tmp_path, **COLLECT).returncode == 0
+    refused = fencepost("soak", folder=tmp_path, **last)
     assert refused.returncode == 2
     assert f"'last' is no number of 0 to {MOST}: correct --seed or FENCEPOST_" in refused.stderr
 
@@ -282,7 +268,7 @@ def test_a_replay_takes_the_runtime_of_the_run_though_a_project_names_another(
     (recorded,) = tmp_path.glob(".fencepost/*/run.json")
     (tmp_path / "pyproject.toml").write_text("[tool.fencepost]\nruntime = 'process'\n")
     given = {"FENCEPOST_RUNTIME": "process"}
-    ended = fencepost("replay", str(recorded.parent), folder=tmp_path, environment=given)
+    ended = fencepost("replay", str(recorded.parent), folder=tmp_path, **given)
     assert ended.returncode == 0, ended.stderr
     (replayed,) = {*tmp_path.glob(".fencepost/*/run.json")} - {recorded}
     assert RunFolder(replayed.parent).info().runtime == "simulated"
@@ -293,7 +279,8 @@ def test_the_assertions_of_helpers_that_rules_import_show_their_values(tmp_path:
         "from fencepost_suites.common import surfaces\n"
         "def test_it(): assert type(surfaces.__loader__).__name__ == 'AssertionRewritingHook'\n"
     )
-    ended = fencepost("run", "test_it.py", folder=tmp_path)
+    words = ("run", "test_it.py")  # Python is to load all anew
+    ended = subprocess.run([*COMMAND, *words], cwd=tmp_path, stdout=subprocess.PIPE, check=False)
     assert ended.returncode == 0, ended.stdout
 
 
@@ -310,7 +297,7 @@ def test_a_matrix_of_a_plugins_own_tests(tmp_path: Path) -> None:
 
 def test_a_missing_toxiproxy_is_named_within_seconds(tmp_path: Path) -> None:
     ended = fencepost(
-        "cluster", "up", "--out", str(tmp_path), environment={"FENCEPOST_TOXIPROXY": "/no/such"}
+        "cluster", "up", "--out", str(tmp_path), **{"FENCEPOST_TOXIPROXY": "/no/such"}
     )
     assert ended.returncode == 4
     assert "/no/such" in ended.stderr
@@ -329,7 +316,7 @@ if any("reference" in word for word in sys.orig_argv):
 def test_a_node_that_dies_at_start_is_named_with_its_last_lines(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(DIES)
     broken = {"PYTHONPATH": str(tmp_path)}
-    ended = fencepost("cluster", "up", "--out", str(tmp_path / "out"), environment=broken)
+    ended = fencepost("cluster", "up", "--out", str(tmp_path / "out"), **broken)
     assert ended.returncode == 4
     (line,) = ended.stderr.splitlines()
     (log,) = (tmp_path / "out").glob("*/logs/controller-1#1.log")
@@ -419,16 +406,8 @@ def matrix_of(suites: str, tmp_path: Path, *options: str) -> Ended:
     """`fencepost conformance`, with these tests for suites."""
     tests = tmp_path / "test_suites.py"
     tests.write_text(suites)
-    return subprocess.run(
-        [
-            *(sys.executable, "-c", INSTEAD, str(tests)),
-            *("conformance", "--runtime", "simulated", "--out", str(tmp_path), *options),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    words = ("conformance", "--runtime", "simulated", "--out", str(tmp_path), *options)
+    return python(INSTEAD, str(tests), *words)
 
 
 def test_an_interrupt_between_two_lines_of_a_test_is_one_too(tmp_path: Path) -> None:

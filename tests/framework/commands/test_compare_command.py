@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from warm_start import Ended, fencepost
 
 from fencepost.campaigns.compare import Row, share
 from fencepost.commands.compare import table_of
 
 pytestmark = pytest.mark.tool
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()", "compare")
 BOTH = ("--system", "reference/legacy", "--system", "reference/classic")
 SHORT = ("--runtime", "simulated", "--runs", "1", "--minutes", "0.05", "--seed", "4")
 """Both planes can follow the schedule of this seed."""
 
 
-def compared(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=180
-    )
+def compared(folder: Path, *arguments: str) -> Ended:
+    return fencepost("compare", *arguments, folder=folder)
 
 
 def test_systems_that_keep_every_promise_differ_in_none(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from warm_start import fencepost
 
 from fencepost.commands.cli import main
 from fencepost.plugins.manager import load
@@ -16,24 +16,13 @@ from fencepost.runs.run import RunSpec, new_folder
 
 pytestmark = pytest.mark.tool
 
-LIMIT_S = 180
-LIES = (sys.executable, "-c", "from fencepost.commands.cli import main; main()", "lies", "--acquit")
-
 
 def test_each_violated_clause_of_a_defects_run_is_tried_and_the_same_seed_tries_the_same() -> None:
     words = ("--only", "writes-newer-format", "--places", "2", "--json")
-    first, second = (
-        subprocess.run(
-            [*LIES, *words, "--jobs", jobs],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=True,
-        ).stdout
-        for jobs in ("1", "2")
-    )
-    assert first == second
-    found = json.loads(first)
+    first, second = (fencepost("lies", "--acquit", *words, "--jobs", jobs) for jobs in ("1", "2"))
+    assert (first.returncode, first.stdout) == (second.returncode, second.stdout)
+    assert first.returncode == 0
+    found = json.loads(first.stdout)
     assert found["tried"] == len(found["lies"]) > 50
     assert found["acquitted"] == sum(one["became"] == "acquitted" for one in found["lies"])
     assert sum(found["became"].values()) == found["tried"]

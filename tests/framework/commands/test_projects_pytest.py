@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from warm_start import Ended, fencepost
 
 pytestmark = pytest.mark.tool
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
-LIMIT_S = 180
-Ended = subprocess.CompletedProcess[str]
 KILLED = """
 def test_a_leader_is_killed(cluster, faults, clients):
     writes = clients.produce("orders", count=20)
@@ -40,26 +35,14 @@ SIMULATED = ("--runtime", "simulated", "--seed", "3")
 DISTRIBUTED = "[pytest]\naddopts = -n 2\n"
 
 
-def fencepost(folder: Path, *words: str, **variables: str) -> Ended:
-    return subprocess.run(
-        [*COMMAND, *words],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env={**os.environ, **variables},
-        cwd=folder,
-    )
-
-
 def test_tests_in_workers_of_xdist_give_the_same_answer(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KILLED)
-    alone = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    alone = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
-    apart = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    apart = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
     assert _answer(apart) == _answer(alone)
     assert _answer(apart)["receipts"] == {"faults": 1, "without": []}
-    shown = fencepost(tmp_path, "run", "test_it.py", *SIMULATED)
+    shown = fencepost("run", "test_it.py", *SIMULATED, folder=tmp_path)
     assert [line for line in shown.stdout.splitlines() if line.startswith("RP-13 ")]
 
 
@@ -95,7 +78,7 @@ def test_a_failure_has_its_code_in_a_worker_too(
 ) -> None:
     (tmp_path / "pytest.ini").write_text(ini)
     (tmp_path / "test_it.py").write_text(tests)
-    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED)
+    ended = fencepost("run", "test_it.py", *SIMULATED, folder=tmp_path)
     assert ended.returncode == code
     assert ended.stdout.splitlines()[-1] == reason
 
@@ -116,7 +99,7 @@ def test_a_file_that_cannot_be_collected_is_wrong_usage_and_named(
     (tmp_path / name).write_text(text)
     (tmp_path / "test_other.py").write_text("def test_it(): pass")
     for words in (("run", ".", "--json"), ("conformance", ".", "--runtime", "simulated")):
-        ended = fencepost(tmp_path, *words)
+        ended = fencepost(*words, folder=tmp_path)
         said = [line for line in ended.stderr.splitlines() if line.startswith("fencepost: ")]
         assert ended.returncode == 2, words
         assert len(said) == 1, words
@@ -131,7 +114,7 @@ def test_a_session_of_xdist_that_stops_at_the_first_failure_is_not_interrupted(
 ) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
     (tmp_path / "test_it.py").write_text("def test_it(): assert 1 > 2")
-    ended = fencepost(tmp_path, "run", "test_it.py", "-x")
+    ended = fencepost("run", "test_it.py", "-x", folder=tmp_path)
     assert "interrupted" not in ended.stderr
     assert ended.returncode == 1
 
@@ -139,7 +122,7 @@ def test_a_session_of_xdist_that_stops_at_the_first_failure_is_not_interrupted(
 def test_a_worker_of_xdist_that_dies_is_a_failed_environment(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
     (tmp_path / "test_it.py").write_text("import os\ndef test_it(): os._exit(1)")
-    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    ended = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
     assert ended.returncode == 4, ended.stderr
     assert [one["outcome"] for one in json.loads(ended.stdout)["tests"]] == ["failed"]
 
@@ -150,7 +133,7 @@ def test_a_refusal_is_said_in_a_worker_too(ini: str, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import pytest\n@pytest.mark.clause('NO-SUCH-1')\ndef test_it(cluster): pass\n"
     )
-    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json")
+    ended = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
     assert ended.returncode == 2
     assert "no clause named 'NO-SUCH-1'" in ended.stderr
 
@@ -159,21 +142,21 @@ def test_a_refusal_is_said_in_a_worker_too(ini: str, tmp_path: Path) -> None:
 def test_workers_of_xdist_run_the_suite_of_the_system(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED + "fencepost_system = etcd/cluster\n")
     words = ("run", "--runtime", "process", "--json", "-k")
-    assert fencepost(tmp_path, *words, "no_such_test").returncode == 2
-    collected = fencepost(tmp_path, *words, "lock", "-x")
+    assert fencepost(*words, "no_such_test", folder=tmp_path).returncode == 2
+    collected = fencepost(*words, "lock", "-x", folder=tmp_path)
     assert "test_locks.py" in str(json.loads(collected.stdout)["tests"])
 
 
 def test_a_run_in_which_no_test_had_a_cluster_says_so(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
-    ended = fencepost(tmp_path, "run", "test_it.py")
+    ended = fencepost("run", "test_it.py", folder=tmp_path)
     assert ended.returncode == 0
     assert "no test had a run of its own, so no clause was judged" in ended.stderr
 
 
 def test_a_matrix_of_tests_without_a_run_says_that_nothing_was_tried(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
-    ended = fencepost(tmp_path, "conformance", "test_it.py", *SIMULATED)
+    ended = fencepost("conformance", "test_it.py", *SIMULATED, folder=tmp_path)
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[-1] == (
         "no test had a run of its own, so nothing was tried: exit code 0"
@@ -183,9 +166,9 @@ def test_a_matrix_of_tests_without_a_run_says_that_nothing_was_tried(tmp_path: P
 def test_a_matrix_does_not_depend_on_xdist(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KILLED)
     words = ("conformance", "test_it.py", "--runtime", "simulated", "--seed", "3", "--json")
-    alone = fencepost(tmp_path, *words)
+    alone = fencepost(*words, folder=tmp_path)
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
-    apart = fencepost(tmp_path, *words)
+    apart = fencepost(*words, folder=tmp_path)
     assert json.loads(apart.stdout) == json.loads(alone.stdout)
     assert apart.returncode == alone.returncode == 0
     assert {row["clause"]: row["verdict"] for row in json.loads(apart.stdout)}["RP-13"] == "holds"
@@ -194,7 +177,7 @@ def test_a_matrix_does_not_depend_on_xdist(tmp_path: Path) -> None:
 def test_a_defect_is_found_by_the_suite_beside_xdist(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
     words = ("defects", "--only", "serves-without-lease", "--clean", "0", "--json")
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     (found,) = json.loads(ended.stdout)["defects"]
     assert found["found"]
@@ -214,17 +197,19 @@ def test_the_plugin_is_there_without_being_loaded_by_itself(
     variables: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "test_it.py").write_text(KILLED)
-    ended = fencepost(tmp_path, "run", "test_it.py", *SIMULATED, "--json", **variables)
+    ended = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path, **variables)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["verdicts"]["RP-13"] == "holds"
-    ended = fencepost(tmp_path, "conformance", "test_it.py", *SIMULATED, "--json", **variables)
+    ended = fencepost(
+        "conformance", "test_it.py", *SIMULATED, "--json", folder=tmp_path, **variables
+    )
     assert ended.returncode == 0, ended.stderr
     words = ("defects", "--only", "serves-without-lease", "--clean", "0")
-    assert fencepost(tmp_path, *words, **variables).returncode == 0
+    assert fencepost(*words, folder=tmp_path, **variables).returncode == 0
 
 
 def test_no_matrix_is_shown_of_suites_that_could_not_be_run(tmp_path: Path) -> None:
-    ended = fencepost(tmp_path, "conformance", "no_such_test.py", "--runtime", "simulated")
+    ended = fencepost("conformance", "no_such_test.py", "--runtime", "simulated", folder=tmp_path)
     assert ended.returncode == 2
     assert "not-exercised" not in ended.stdout
     assert "the suites could not be run" in ended.stderr
@@ -232,9 +217,9 @@ def test_no_matrix_is_shown_of_suites_that_could_not_be_run(tmp_path: Path) -> N
 
 def test_the_filters_of_warnings_are_those_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("import warnings\ndef test_it(): warnings.warn('old')")
-    assert fencepost(tmp_path, "run", "test_it.py").returncode == 0
+    assert fencepost("run", "test_it.py", folder=tmp_path).returncode == 0
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    assert fencepost(tmp_path, "run", "test_it.py").returncode == 70
+    assert fencepost("run", "test_it.py", folder=tmp_path).returncode == 70
 
 
 def test_run_passes_words_on_to_pytest(tmp_path: Path) -> None:
@@ -242,14 +227,14 @@ def test_run_passes_words_on_to_pytest(tmp_path: Path) -> None:
         (tmp_path / name).write_text("def test_one(): assert 0\ndef test_two(): assert 0\n")
 
     def failed(*words: str) -> list[str]:
-        tests = json.loads(fencepost(tmp_path, "run", *words).stdout)["tests"]
+        tests = json.loads(fencepost("run", *words, folder=tmp_path).stdout)["tests"]
         return [one["test"] for one in tests]
 
     assert failed("test_a.py", "--json", "-k", "two") == ["test_a.py::test_two"]
     assert failed("test_a.py", "test_b.py", "--json", "-x") == ["test_a.py::test_one"]
     words = ("--json", "test_a.py", "test_b.py", "--", "-k", "test_b and one", "-v")
     assert failed(*words) == ["test_b.py::test_one"]
-    assert fencepost(tmp_path, "run", "--no-such-option").returncode == 2
+    assert fencepost("run", "--no-such-option", folder=tmp_path).returncode == 2
 
 
 def test_a_matrix_names_a_test_that_failed_as_it_is_found_from_any_folder(tmp_path: Path) -> None:
@@ -258,7 +243,7 @@ def test_a_matrix_names_a_test_that_failed_as_it_is_found_from_any_folder(tmp_pa
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (below / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert 1 > 2\n")
     words = ("conformance", "test_it.py", *SIMULATED, "--count", "broker=4")
-    ended = fencepost(below, *words)
+    ended = fencepost(*words, folder=below)
     (again,) = (line for line in ended.stdout.splitlines() if line.startswith("again: "))
     assert again.startswith("again: fencepost run --system reference/quorum --runtime simulated ")
     assert again.endswith(f"--count broker=4 {below / 'test_it.py'}::test_bad")

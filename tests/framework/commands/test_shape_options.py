@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_start import fencepost
 
 from fencepost import Shape, UsageError
 from fencepost.history.run_folder import RunFolder, RunInfo
@@ -17,7 +16,6 @@ from fencepost.testing.settings import Settings
 
 pytestmark = pytest.mark.tool
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
 SETTING = ("min.insync.replicas", "1")
 SHAPE = ("--count", "broker=4", "--setting", "=".join(SETTING), "--defects", "serves-without-lease")
 SIMULATED = ("--runtime", "simulated", "--seed", "3")
@@ -34,12 +32,6 @@ from fencepost import Shape
 def fencepost_shape():
     return Shape(counts={"broker": 3}, settings={"log.segment.bytes": "32768"})
 """
-
-
-def fencepost(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, timeout=300, check=False, cwd=folder
-    )
 
 
 def runs(folder: Path) -> list[RunInfo]:
@@ -61,7 +53,7 @@ def test_the_clusters_of_a_command_have_the_shape(words: tuple[str, ...], tmp_pa
     (tmp_path / "test_it.py").write_text(TEST)
     command, *rest = words
     words = (command, *SHAPE, "--out", "out", *rest)
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode in (0, 1, 3), ended.stderr
     (info,) = runs(tmp_path / "out")
     assert info.counts["broker"] == 4
@@ -73,7 +65,7 @@ def test_all_systems_of_a_comparison_have_the_shape(tmp_path: Path) -> None:
     systems = ("--system", "reference/legacy", "--system", "reference/classic")
     shape = ("--count", "broker=4", "--setting", "=".join(SETTING))
     words = ("compare", *systems, *shape, "--out", "out", *SHORT)
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode in (0, 1, 3), ended.stderr
     found = runs(tmp_path / "out")
     assert {info.system for info in found} == {"reference/legacy", "reference/classic"}
@@ -83,16 +75,16 @@ def test_all_systems_of_a_comparison_have_the_shape(tmp_path: Path) -> None:
 
 def test_a_replay_repeats_the_shape_unless_an_option_says_another(tmp_path: Path) -> None:
     words = ("soak", *SHAPE, "--out", "out", *SHORT)
-    assert fencepost(tmp_path, *words).returncode in (0, 1, 3)
+    assert fencepost(*words, folder=tmp_path).returncode in (0, 1, 3)
     (recorded,) = (tmp_path / "out").glob("**/run.json")
     replay = ("replay", str(recorded.parent), "--json", "--out")
-    once = fencepost(tmp_path, *replay, "again")
+    once = fencepost(*replay, "again", folder=tmp_path)
     assert once.returncode in (0, 1, 3), once.stderr
     said = json.loads(once.stdout)
     assert said["exit_code"] == once.returncode
     assert said["reason"].endswith(f": exit code {once.returncode}")
     words = (*replay, "other", "--count", "controller=1", "--defects", "votes-twice")
-    fencepost(tmp_path, *words)
+    fencepost(*words, folder=tmp_path)
     (again,), (other,) = runs(tmp_path / "again"), runs(tmp_path / "other")
     (first,) = runs(tmp_path / "out")
     assert (again.counts, again.settings, again.defects) == (
@@ -104,7 +96,7 @@ def test_a_replay_repeats_the_shape_unless_an_option_says_another(tmp_path: Path
     for name in ("history.ndjson", "verdicts.json", "judged.json"):
         (recorded.parent / name).unlink()
     shutil.rmtree(recorded.parent / "events", ignore_errors=True)
-    kept = fencepost(tmp_path, *replay, "kept")
+    kept = fencepost(*replay, "kept", folder=tmp_path)
     assert kept.returncode in (0, 1, 3), kept.stderr
     assert json.loads(kept.stdout)["then"] == {}
 
@@ -115,7 +107,7 @@ def test_what_a_test_says_of_its_shape_is_stronger(tmp_path: Path) -> None:
     count = ("--count", "broker=5", "--count", "controller=1")
     words = (*count, "--setting", "log.segment.bytes=65536", "--setting", "=".join(SETTING))
     words = ("run", "test_it.py", *SIMULATED, *words, "--out", "out")
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode == 0, ended.stdout
     (info,) = runs(tmp_path / "out")
     assert (info.counts["broker"], info.counts["controller"]) == (3, 1)
@@ -125,7 +117,7 @@ def test_what_a_test_says_of_its_shape_is_stronger(tmp_path: Path) -> None:
 def test_the_line_that_runs_a_test_again_names_the_shape_without_secrets(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(cluster): assert 0")
     words = ("run", "test_it.py", *SIMULATED, *SHAPE, "--json")
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     (test,) = json.loads(ended.stdout)["tests"]
     assert "--fencepost-count=broker=4 --fencepost-setting=min.insync.replicas=1" in test["again"]
     shape = Shape(settings={"sasl.password": "a secret"})
@@ -176,7 +168,7 @@ def test_a_shape_that_the_system_does_not_have_is_refused(
         first = () if "--system" in words else ("--system", "reference/quorum")
         words = (*words, *first, "--system", "reference/legacy")
     words = (*command, *words, "--runtime", "simulated")
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode == 2, ended.stderr
     (said,) = [line for line in ended.stderr.splitlines() if line.startswith("fencepost: ")]
     assert says in said
@@ -199,7 +191,7 @@ def test_a_shape_that_the_system_does_not_have_is_refused(
 def test_what_a_runtime_does_not_have_is_refused_before_the_first_run(
     words: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
-    ended = fencepost(tmp_path, *words)
+    ended = fencepost(*words, folder=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert says in ended.stderr
     assert not list(tmp_path.glob("**/run.json"))
