@@ -5,11 +5,9 @@ user, the options are read by the parser of their program."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from warm_start import COMMAND_LINE, PYTEST, Ended, python
 
 from fencepost.commands.cli import app
 from fencepost.model.configuration import configured
@@ -163,10 +162,7 @@ def test_the_commands_that_run_are_found() -> None:
     assert (programs.count("pytest"), programs.count("fencepost")) == (3, 3)
 
 
-PROGRAMS = {
-    "pytest": [sys.executable, "-m", "pytest"],
-    "fencepost": [sys.executable, "-c", "from fencepost.commands.cli import main; main()"],
-}
+PROGRAMS = {"pytest": PYTEST, "fencepost": COMMAND_LINE}
 
 
 @pytest.mark.tool
@@ -176,14 +172,9 @@ def test_a_simulated_command_runs(line: str, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "tests" / "faults"):
         (folder / "test_orders.py").write_text((TUTORIAL / "test_orders.py").read_text())
     program, *arguments = shlex.split(line)
-    done = subprocess.run(
-        [*PROGRAMS[program], *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:cacheprovider"},
-    )
+    left_out = "-p no:hypothesispytest -p no:cacheprovider"
+    code = PROGRAMS[program]
+    done = python(code, *arguments, folder=tmp_path, PYTEST_ADDOPTS=left_out)
     assert done.returncode == (1 if "--fencepost-defects" in line else 0), done.stdout
 
 
@@ -194,17 +185,11 @@ def test_a_wrong_option_is_found() -> None:
         check_words(["pytest", "--fencepost-sede=7"])
 
 
-def run_tutorial(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run_tutorial(folder: Path, *options: str) -> Ended:
     """The tutorial's test in the simulator, in a folder of its own."""
     (folder / "test_orders.py").write_text((TUTORIAL / "test_orders.py").read_text())
     simulated = ["--fencepost-runtime=simulated", "--fencepost-seed=7", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest", *simulated, *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python(PYTEST, "-p", "no:hypothesispytest", *simulated, *options, folder=folder)
 
 
 @pytest.mark.tool

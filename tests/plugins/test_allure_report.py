@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_start import runpytest
 
 from fencepost import (
     Codec,
@@ -131,7 +132,7 @@ def attached(pytester: pytest.Pytester, result: dict[str, object]) -> dict[str, 
 @pytest.mark.usefixtures("judged")
 def test_a_violation_is_shown_as_failed_with_attachments(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess("--alluredir=allure").assert_outcomes(failed=2, passed=1)
+    runpytest(pytester, "--alluredir=allure").assert_outcomes(failed=2, passed=1)
     shown = results(pytester)
     assert shown["test_violated"]["status"] == "failed"
     assert shown["test_undecided"]["status"] == "broken"
@@ -165,7 +166,7 @@ def test_a_result_has_labels_and_a_step_for_each_fault_with_its_receipts(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess("--alluredir=allure")
+    runpytest(pytester, "--alluredir=allure")
     shown = results(pytester)["test_violated"]
     assert labels(shown) == [
         ("clause", "QC-09"),
@@ -192,7 +193,7 @@ def test_the_results_folder_has_the_environment_and_categories_of_each_end(
     pytester: pytest.Pytester, judged: Path
 ) -> None:
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess("--alluredir=allure")
+    runpytest(pytester, "--alluredir=allure")
     folder = pytester.path / "allure"
     assert (folder / "environment.properties").read_text().splitlines() == [
         "system=apache/kraft@4.1.0",
@@ -233,10 +234,10 @@ def test_a_test_with_another_seed_is_the_same_test_to_allure(
     pytester: pytest.Pytester, judged: Path
 ) -> None:
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess("--alluredir=allure")
+    runpytest(pytester, "--alluredir=allure")
     first = {name: one["historyId"] for name, one in results(pytester).items()}
     (judged / "run.json").write_text(json.dumps({**RUN, "seed": 8}))
-    pytester.runpytest_subprocess("--alluredir=allure", "--clean-alluredir")
+    runpytest(pytester, "--alluredir=allure", "--clean-alluredir")
     again = results(pytester)
     assert ("seed", "8") in labels(again["test_violated"])
     assert {name: one["historyId"] for name, one in again.items()} == first
@@ -248,7 +249,7 @@ def test_no_timeline_is_made_if_allure_writes_nothing(
 ) -> None:
     """It is installed here, and so loaded by pytest, but was not asked for results."""
     pytester.makepyfile(TEST)
-    pytester.runpytest_subprocess(*args).assert_outcomes(failed=2, passed=1)
+    runpytest(pytester, *args).assert_outcomes(failed=2, passed=1)
     assert list((judged / "report").iterdir()) == []
 
 

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -26,12 +27,14 @@ from pathlib import Path
 from select import select
 from typing import NamedTuple
 
+import pytest
 from _pytest.config import default_plugins
+from _pytest.pathlib import make_numbered_dir
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 300
 COMMAND_LINE = "from fencepost.commands.cli import main; main()"
-PYTEST = "import pytest, sys; sys.exit(pytest.console_main())"
+PYTEST = "import pytest, sys; sys.exit(pytest.main())"
 SERVER = f"import sys; sys.path.append({str(HERE)!r}); import warm_start; exec(warm_start.serve())"
 ENVIRONMENT = dict(os.environ)
 """The server's."""
@@ -52,6 +55,21 @@ class Program(NamedTuple):
 def fencepost(*words: str, folder: Path | None = None, **variables: str) -> Ended:
     """The command line, to its end."""
     return python(COMMAND_LINE, *words, folder=folder, **variables)
+
+
+def runpytest(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+    """As `runpytest_subprocess`."""
+    temporary = make_numbered_dir(root=pytester.path, prefix="runpytest-", mode=0o700)
+    begun = time.monotonic()
+    ended = python(PYTEST, f"--basetemp={temporary}", *words)
+    print(ended.stdout)
+    print(ended.stderr, file=sys.stderr)
+    return pytest.RunResult(
+        ended.returncode,
+        ended.stdout.splitlines(),
+        ended.stderr.splitlines(),
+        time.monotonic() - begun,
+    )
 
 
 def python(code: str, *words: str, folder: Path | None = None, **variables: str) -> Ended:

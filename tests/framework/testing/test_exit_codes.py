@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from warm_start import runpytest
 
 from fencepost import EnvironmentFailed, Inconclusive, UsageError, Violation
 from fencepost.testing.exit_codes import code_of, decisive
@@ -59,13 +60,13 @@ def test_a_session_in_which_only_a_bug_failed_a_run_ends_with_70(
 ) -> None:
     pytester.makeconftest(SMALL)
     pytester.makepyfile("def test_it(cluster): {}['no']")
-    alone = pytester.runpytest_subprocess(SIMULATED, *ALONE)
+    alone = runpytest(pytester, SIMULATED, *ALONE)
     assert alone.ret == 70
     alone.stdout.fnmatch_lines(
         ["internal error: KeyError: 'no'. This is no verdict, but a bug *: report it with the*"]
     )
     pytester.makepyfile(test_other="def test_it(): assert False")
-    assert pytester.runpytest_subprocess(SIMULATED, *ALONE).ret == 1
+    assert runpytest(pytester, SIMULATED, *ALONE).ret == 1
 
 
 @pytest.mark.tool
@@ -76,10 +77,10 @@ def test_the_code_of_a_failure_reaches_the_session_from_workers_of_xdist(
     pytester.makeconftest(
         SMALL.replace("return", "raise RuntimeError('in a fixture')\n        return")
     )
-    assert pytester.runpytest_subprocess(SIMULATED, "-n", "1", *ALONE).ret == 70
+    assert runpytest(pytester, SIMULATED, "-n", "1", *ALONE).ret == 70
 
 
 @pytest.mark.tool
 def test_tests_without_a_run_keep_the_codes_of_pytest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): {}['no']")
-    assert pytester.runpytest_subprocess(*ALONE).ret == 1
+    assert runpytest(pytester, *ALONE).ret == 1

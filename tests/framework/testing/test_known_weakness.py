@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
+from warm_start import fencepost, runpytest
 
 from fencepost.testing.test_run import ResultCollector
 
@@ -27,7 +27,7 @@ def test_a_known_weakness_is_expected_until_it_is_mended(
     pytester.makeconftest("import sys; sys.modules['hypothesis'] = None")
     left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     options = ("--fencepost-runtime=simulated", "--fencepost-seed=7")
-    ran = pytester.runpytest_subprocess(*left_out, *options, f"--fencepost-defects={defects}")
+    ran = runpytest(pytester, *left_out, *options, f"--fencepost-defects={defects}")
     ran.assert_outcomes(**outcome)
     assert ran.ret == code
 
@@ -52,11 +52,12 @@ def test_a_run_says_which_violation_is_expected_and_by_which_test(
 ) -> None:
     pytester.makepyfile(test_it=SOURCE.read_text())
     pytester.makeconftest("import sys; sys.modules['hypothesis'] = None")
-    main = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
     options = ("--runtime=simulated", "--seed=7", "--defects=serves-without-lease")
-    ran = pytester.run(*main, "run", *options, "test_it.py", "--", "-p", "no:hypothesispytest")
-    assert ran.ret == 0
-    ran.stdout.fnmatch_lines(
+    ran = fencepost(
+        "run", *options, "test_it.py", "--", "-p", "no:hypothesispytest", folder=pytester.path
+    )
+    assert ran.returncode == 0
+    pytest.LineMatcher(ran.stdout.splitlines()).fnmatch_lines(
         [
             "expected: QC-17 is violated in test_it.py::test_a_cut_off_broker_serves_no_client",
             "1 clause violated as expected: exit code 0",

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from warm_start import runpytest
 
 from fencepost.events.integers import MOST
 
@@ -25,6 +26,8 @@ SMALL = """
         return kafka_shape(controllers=1, brokers=1, settings=settings)
 """
 """A conftest: the smallest cluster there is, since each test starts one."""
+WARNED = ("-W", "error", "-W", "ignore:Module already imported so cannot be rewritten")
+"""A warm start has imported it."""
 SIMULATED = "--fencepost-runtime=simulated"
 """For tests of what becomes of a run, wherever its nodes live."""
 
@@ -70,7 +73,7 @@ def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     if not (pytester.path / "conftest.py").exists():
         pytester.makeconftest("import sys; sys.modules['hypothesis'] = None  # as in SMALL")
     left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    return pytester.runpytest_subprocess(*left_out, "-W", "error", *args)
+    return runpytest(pytester, *left_out, *WARNED, *args)
 
 
 def folders(pytester: pytest.Pytester) -> list[Path]:

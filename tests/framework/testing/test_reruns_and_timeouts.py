@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from warm_start import PYTEST, Ended, fencepost, python
 
 pytestmark = pytest.mark.tool
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
-PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider")
-Ended = subprocess.CompletedProcess[str]
 SMALL = """
     import pytest
     from fencepost_kafka import kafka_shape
@@ -48,24 +44,22 @@ def _dedent(text: str) -> str:
     return "\n".join(line.removeprefix("    ") for line in text.splitlines())
 
 
-def ended(folder: Path, *words: str) -> Ended:
-    return subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=180, check=False
-    )
+def tried(folder: Path, *words: str) -> Ended:
+    return python(PYTEST, "-p", "no:cacheprovider", *words, folder=folder)
 
 
 @pytest.mark.parametrize("more", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_a_rerun_undoes_no_broken_promise(more: tuple[str, ...], tmp_path: Path) -> None:
     folder = project(tmp_path, FLIPS % BREAKS)
     words = ("run", "test_it.py", "--runtime", "simulated", "--json", "--", "--reruns", "1", *more)
-    found = ended(folder, *COMMAND, *words)
+    found = fencepost(*words, folder=folder)
     answer = json.loads(found.stdout)
     assert [one["outcome"] for one in answer["tests"]] == ["rerun", "passed"]
     assert answer["verdicts"]["QC-34"] == "violated"
     assert answer["exit_code"] == found.returncode == 1
     (folder / "attempted").unlink()
     words = ("--fencepost-runtime=simulated", "--reruns", "1", *more)
-    shown = ended(folder, *PYTEST, *words)
+    shown = tried(folder, *words)
     assert shown.returncode == 1
     assert "test_it: an attempt broke a promise, which no rerun undoes" in shown.stdout
 
@@ -73,7 +67,7 @@ def test_a_rerun_undoes_no_broken_promise(more: tuple[str, ...], tmp_path: Path)
 def test_a_rerun_takes_the_place_of_an_attempt_without_a_verdict(tmp_path: Path) -> None:
     folder = project(tmp_path, FLIPS % 'raise EnvironmentFailed("no disk")')
     words = ("run", "test_it.py", "--runtime", "simulated", "--json", "--", "--reruns", "1")
-    found = ended(folder, *COMMAND, *words)
+    found = fencepost(*words, folder=folder)
     assert [one["outcome"] for one in json.loads(found.stdout)["tests"]] == ["rerun", "passed"]
     assert found.returncode == 0
 
@@ -81,7 +75,7 @@ def test_a_rerun_takes_the_place_of_an_attempt_without_a_verdict(tmp_path: Path)
 def test_junit_names_the_folder_of_each_attempt_once(tmp_path: Path) -> None:
     folder = project(tmp_path, "    def test_it(cluster): assert 0")
     words = ("--fencepost-runtime=simulated", "--reruns", "2", "--junitxml=junit.xml")
-    assert ended(folder, *PYTEST, *words).returncode == 1
+    assert tried(folder, *words).returncode == 1
     found = [
         [one.get("value") for one in case.iter("property") if one.get("name") == "fencepost_run"]
         for case in Xml.parse(folder / "junit.xml").iter("testcase")
@@ -109,18 +103,18 @@ HANGS = """
 def test_a_time_out_is_no_verdict(first: str, code: int, tmp_path: Path) -> None:
     folder = project(tmp_path, HANGS.format(first))
     words = ("run", "test_it.py::test_it", "--runtime", "simulated")
-    found = ended(folder, *COMMAND, *words)
+    found = fencepost(*words, folder=folder)
     assert found.returncode == code, found.stdout
     assert ("pytest-timeout ended this test. This is no verdict" in found.stdout) == (code == 3)
     words = ("test_it.py::test_it", "--fencepost-runtime=simulated")
-    assert ended(folder, *PYTEST, *words).returncode == code
+    assert tried(folder, *words).returncode == code
     words = ("run", "test_it.py::test_fails_by_itself", "--", "--timeout=99")
-    found = ended(folder, *COMMAND, *words)
+    found = fencepost(*words, folder=folder)
     assert found.returncode == 1
 
 
 def test_a_time_out_leaves_a_matrix_undecided(tmp_path: Path) -> None:
     folder = project(tmp_path, HANGS.format("pass"))
     words = ("conformance", "test_it.py::test_it", "--runtime", "simulated")
-    found = ended(folder, *COMMAND, *words)
+    found = fencepost(*words, folder=folder)
     assert found.returncode == 3, found.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from warm_start import runpytest
 
 pytestmark = pytest.mark.tool
 
@@ -22,7 +23,7 @@ SIMULATED = "--fencepost-runtime=simulated"
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     left_out = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    return pytester.runpytest_subprocess(*left_out, *args)
+    return runpytest(pytester, *left_out, *args)
 
 
 def test_an_unknown_clause_of_a_deselected_test_refuses_nothing(pytester: pytest.Pytester) -> None:
