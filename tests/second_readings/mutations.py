@@ -102,13 +102,13 @@ ANSWERED = frozenset(
 """What a client records of answers. The rest is its own: which message it sent, and how."""
 
 
-def _own_books(event: Event) -> bool:
+def own_books(event: Event) -> bool:
     """Whether a client records what it did itself. Clients belong to the harness: what they are
     answered may be anything, but none sends a message after it was acknowledged."""
     return is_client(event.process) and event.kind.endswith(("_invoked", "_completed"))
 
 
-def _sends(event: Event) -> bool:
+def sends(event: Event) -> bool:
     """Whether a client records what it sends: it does so before anybody can answer."""
     return is_client(event.process) and event.kind.endswith("_invoked")
 
@@ -128,7 +128,7 @@ def _dropped(events: list[Event], random: Random) -> None:
     """Some events are lost, anywhere."""
     for _ in range(random.choice((1, 1, 2, 4))):
         place = random.randrange(len(events))
-        if not _sends(events[place]) and len(events) > 1:
+        if not sends(events[place]) and len(events) > 1:
             del events[place]
 
 
@@ -143,7 +143,7 @@ def _withheld(events: list[Event], random: Random) -> None:
             event.process == one.process
             and type(event.body) is type(one.body)
             and event.at_ns >= from_ns
-            and not _sends(event)
+            and not sends(event)
         )
     ]
 
@@ -163,7 +163,7 @@ def _swapped(events: list[Event], random: Random) -> None:
     own = [
         place
         for place, event in enumerate(events)
-        if event.process == one.process and not _own_books(event)
+        if event.process == one.process and not own_books(event)
     ]
     if not own:
         return
@@ -176,7 +176,7 @@ def _swapped(events: list[Event], random: Random) -> None:
 def _repeated(events: list[Event], random: Random) -> None:
     """An event comes twice, the second time later."""
     one = random.choice(events)
-    if _own_books(one):
+    if own_books(one):
         return
     again = structs.replace(one, at_ns=one.at_ns + random.choice((1, 100, 3_000)) * MS)
     events.append(again)
@@ -186,7 +186,7 @@ def _altered(events: list[Event], random: Random) -> None:
     """One event has another value in one field."""
     place = random.randrange(len(events))
     event = events[place]
-    name, value = _other(events, event, random)
+    name, value = other_value(events, event, random)
     if name:
         events[place] = structs.replace(event, body=structs.replace(event.body, **{name: value}))
 
@@ -194,7 +194,7 @@ def _altered(events: list[Event], random: Random) -> None:
 def _altered_together(events: list[Event], random: Random) -> None:
     """Several processes, or one, say consistently another value in place of one of a field."""
     one = random.choice(events)
-    name, value = _other(events, one, random)
+    name, value = other_value(events, one, random)
     if not name:
         return
     was, liars = getattr(one.body, name), {one.process}
@@ -207,7 +207,7 @@ def _altered_together(events: list[Event], random: Random) -> None:
             events[place] = structs.replace(event, body=body)
 
 
-def _other(events: Sequence[Event], event: Event, random: Random) -> tuple[str, Any]:
+def other_value(events: Sequence[Event], event: Event, random: Random) -> tuple[str, Any]:
     """A field of an event, and another value for it: one of its neighbourhood, or one that another
     event of its kind has there."""
     names = [one for one in event.body.__struct_fields__ if may_differ(event, one)]

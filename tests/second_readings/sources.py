@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from tempfile import TemporaryDirectory
@@ -56,22 +56,31 @@ def recorded(folder: Path, plugins: Plugins) -> History:
     return History(events, reading.end, promises.plane(run.info().system))
 
 
-def recorded_below(root: Path, plugins: Plugins) -> Iterator[tuple[str, History]]:
-    """Every run below a folder that has a history, with its name."""
+def runs_below(root: Path) -> Iterator[Path]:
+    """The folder of every run below a folder that has a history."""
     for info in sorted(root.rglob("run.json")):
         if any(info.parent.glob("history.ndjson*")):
-            yield info.parent.name, recorded(info.parent, plugins)
+            yield info.parent
 
 
-def simulated(family: Family, plugins: Plugins, random: Random) -> tuple[str, History] | None:
-    """A run in the simulator, and its name; None if the run never got ready."""
-    name = random.choice(family.systems)
+def recorded_below(root: Path, plugins: Plugins) -> Iterator[tuple[str, History]]:
+    """Every run below a folder that has a history, with its name."""
+    for folder in runs_below(root):
+        yield folder.name, recorded(folder, plugins)
+
+
+def simulated(
+    systems: Sequence[str], clauses: Collection[str], plugins: Plugins, random: Random
+) -> tuple[str, History] | None:
+    """A run of one of these systems in the simulator, healthy or with a defect that breaks one of
+    these clauses, and its name; None if the run never got ready."""
+    name = random.choice(systems)
     system = plugins.system(name)
     assert isinstance(system, HasDefects)
     breaking = [
         defect.name
         for defect in system.defects()
-        if "simulated" not in defect.unseen and set(defect.breaks) & set(family.clauses)
+        if "simulated" not in defect.unseen and set(defect.breaks) & set(clauses)
     ]
     defects: Sequence[str] = ()
     if random.random() >= HEALTHY and breaking:
@@ -96,7 +105,9 @@ def run_of(
     own = [one for one in kept if one[1].plane in family.recorded]
     if own and (not family.systems or random.random() < 0.3):
         return random.choice(own)
-    return simulated(family, plugins, random) if family.systems else None
+    if not family.systems:
+        return None
+    return simulated(family.systems, family.clauses, plugins, random)
 
 
 def histories(
