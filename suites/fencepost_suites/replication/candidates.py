@@ -98,6 +98,8 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
     """RP-06. By the records, the replicas and the leaders; see the module."""
 
     clause = "RP-06"
+    # Lines of Apache Kafka's nodes come out of order: RP-07 and RP-32 there wait for the others.
+    planes = ("quorum", "legacy", "classic")
     keys = staticmethod(by_partition)
 
     def start(self, key: Key, shared: Shared) -> _Candidates:

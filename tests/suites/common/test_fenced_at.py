@@ -34,7 +34,7 @@ def test_a_broker_is_out_after_the_record_that_fences_or_deletes_it(out: Struct)
         known.take(event)
     assert [known.by(1, offset) for offset in (5, 7, 8, 9, 10)] == [
         *(None, None),
-        *(first.ref, first.ref),
+        *(first, first),
         None,
     ]
 
