@@ -118,10 +118,11 @@ class Forfeits:
         """topic -> the offset of the newest record of a deletion: an older record of a partition is
         of the former topic."""
 
-    def take(self, body: Any) -> Sequence[tuple[Place, Reason]]:
-        """Applies an event. Returns the partitions that it forfeits, each with the reason."""
+    def take(self, body: Any, process: str = "") -> Sequence[tuple[Place, Reason]]:
+        """Applies an event of a process. Returns the partitions that it forfeits, each with the
+        reason."""
         if type(body) in TAKING:
-            taken = self._takeovers.take(body)
+            taken = self._takeovers.take(body, process)
             if taken is not None:
                 return self._harm(frozenset({taken[0]}), f"{taken[1]} had its id")
         match body:

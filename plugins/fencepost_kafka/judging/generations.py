@@ -47,6 +47,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     PartitionCommitted,
     Polled,
+    ProbeCompleted,
     ProduceCompleted,
     ProduceInvoked,
     ProducerEpochChanged,
@@ -176,7 +177,7 @@ class Generations:
             # the next topic was made: counted, it would be missed in the next topic's log.
             case ProduceCompleted():
                 return body.operation in self.invoked
-            case ReadCompleted() | ProducerEpochChanged() | SegmentFound():
+            case ReadCompleted() | ProducerEpochChanged() | SegmentFound() | ProbeCompleted():
                 return True
             case Polled(final=True):
                 return True
@@ -222,7 +223,7 @@ class PresentTopics:
             return ()
         # The forfeit comes first: an event that forfeits a partition is not judged for it any more.
         if kind in FORFEITING:
-            for (name, partition), reason in self._forfeits.take(body):
+            for (name, partition), reason in self._forfeits.take(body, event.process):
                 self._forfeit(self._of(name), partition, event, reason)
             if kind in _OF_RUN:
                 return self._every() if kind is FaultInjected else ()

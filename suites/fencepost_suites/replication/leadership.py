@@ -429,7 +429,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
         if isinstance(body, ProcessSpawned):
             topics.ids[body.started] = body.node_id
             topics.controllers = topics.controllers or body.role == Role.CONTROLLER
-        topics.takeovers.take(body)
+        topics.takeovers.take(body, event.process)
         return NOTHING
 
     @on(TopicCommitted, PartitionCommitted, LeadershipStarted)

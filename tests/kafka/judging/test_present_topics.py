@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fencepost import FaultInjected, ProcessExited, ProcessSpawned, Rule, kind_name
+from fencepost import FaultInjected, NodeStarted, ProcessExited, ProcessSpawned, Rule, kind_name
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -17,6 +17,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     PartitionCommitted,
     Polled,
+    ProbeCompleted,
     ProduceCompleted,
     ProduceInvoked,
     ProducerEpochChanged,
@@ -30,8 +31,9 @@ from fencepost_suites.rules import ALL
 BY_ITSELF = {
     *(TopicCommitted, AdminCompleted, PartitionCommitted),
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
-    *(ReadCompleted, ProducerEpochChanged, SegmentFound),
-    *(FaultInjected, ProcessSpawned, ProcessExited, BrokerCommitted, BrokerDeclared),
+    *(ReadCompleted, ProbeCompleted, ProducerEpochChanged, SegmentFound),
+    *(FaultInjected, ProcessSpawned, ProcessExited, NodeStarted),
+    *(BrokerCommitted, BrokerDeclared),
 }
 """Events that count, or do not, by what they say themselves."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost import ProcessExited, ProcessSpawned
+from fencepost import NodeStarted, ProcessExited, ProcessSpawned
 from fencepost.testing import HistoryBuilder
 from fencepost_kafka import BrokerCommitted, BrokerDeclared
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
@@ -53,7 +53,9 @@ def begun() -> HistoryBuilder:
 
 def taken(h: HistoryBuilder) -> list[tuple[int, str]]:
     takeovers = Takeovers()
-    found = [takeovers.take(one.body) for one in h.events() if type(one.body) in TAKING]
+    found = [
+        takeovers.take(one.body, one.process) for one in h.events() if type(one.body) in TAKING
+    ]
     return [one for one in found if one is not None]
 
 
@@ -105,3 +107,33 @@ def test_the_end_of_a_former_second_process_ends_no_later_claim() -> None:
     ended(h, SECOND)
     registered(h, 71)
     assert taken(h) == [(3, "broker-3-duplicate#2")]
+
+
+def names(h: HistoryBuilder, process: str, incarnation: str) -> None:
+    h.add(process, NodeStarted(role="broker", node_id=3, incarnation=incarnation, log_end=-1))
+
+
+def test_a_registration_that_the_first_process_names_as_its_own_is_no_takeover() -> None:
+    """A second process is refused all the time; the holder is restarted on its own disk."""
+    for process, takes in ((NEXT, []), (SECOND, [BY_SECOND])):
+        h = begun()
+        spawned(h, SECOND)
+        ended(h, FIRST)
+        names(h, process, "9")
+        registered(h, 9)
+        assert taken(h) == takes
+
+
+def test_the_first_process_has_its_own_disk_again_after_a_takeover() -> None:
+    h = begun()
+    spawned(h, SECOND)
+    names(h, SECOND, "9")
+    registered(h, 9)
+    names(h, NEXT, "12")
+    registered(h, 12)
+    registered(h, 15)
+    assert taken(h) == [BY_SECOND, BY_SECOND, BY_SECOND]
+    takeovers = Takeovers()
+    for one in h.events()[:-1]:
+        takeovers.take(one.body, one.process)
+    assert not takeovers.is_taken(3)

@@ -134,7 +134,7 @@ class EpochsAreThoseOfBatches(Rule[_Disks]):
                 for log in by_log(event):
                     state.folders.setdefault(log, _Folder()).take(event)
             case _:
-                taken = state.takeovers.take(event.body)
+                taken = state.takeovers.take(event.body, event.process)
                 if taken is not None:
                     state.taken[taken[0]] = taken[1]
         return NOTHING
