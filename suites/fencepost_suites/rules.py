@@ -208,6 +208,7 @@ ALL: tuple[Rule[Any], ...] = (
     aborted.AbortedRead(),
     of_clients(one_leader.LostByOneLeader()),
     of_clients(cycles.CircularFlow()),
+    cycles.OnlyWhatWasSentIsRead(),
     writing.WritableAgain(),
     reading.ReadableAgain(),
     availability.DeadIsFenced(),

@@ -91,8 +91,6 @@ class Generations:
         self.made = True
         """Whether the topic was made again since the last deletion, by the records or by an
         answer."""
-        self.told = False
-        """Whether any record of the topic was told: then the record of a deletion is, too."""
         self.doubted = False
         """Whether a client asked for a deletion, and does not know what became of it."""
         self.begun: set[tuple[str, int]] = set()
@@ -112,7 +110,6 @@ class Generations:
         # second word about one deletion does not begin another topic. Clients may get no answer,
         # and nodes may never report the record, so neither count alone is enough.
         known, remade = max(self.by_record, self.by_client), False
-        self.told = self.told or isinstance(body, TopicCommitted)
         if isinstance(body, AdminCompleted):
             if body.api == "delete_topic" and body.outcome == "ok":
                 # If the topic was made again since the last recorded deletion, this answer is about
@@ -125,10 +122,12 @@ class Generations:
             # An answer that is not `ok` says nothing: the topic may exist already, or the request
             # may be lost.
             remade = body.api == "create_topic" and body.outcome == "ok"
-            # Only a topic that is gone can be made again. Where no records tell of it, that also
-            # answers the deletion whose outcome is not known.
-            if remade and self.doubted and not self.told:
-                self.by_client, self.doubted = self.by_client + 1, False
+            # Only a topic that is gone can be made again. So that also answers the deletion whose
+            # outcome is not known: one that a record has told, or else one that it will tell.
+            if remade and self.doubted:
+                told = self.by_record > self.by_client
+                self.by_client = self.by_record if told else self.by_client + 1
+                self.doubted = False
             self.made = self.made or remade
         elif body.deleted and body.offset > self.deleted_at:
             self.by_record, self.deleted_at = self.by_record + 1, body.offset

@@ -21,11 +21,11 @@ from fencepost import (
     Finding,
     Findings,
     Key,
+    Rule,
     RunEnd,
     Scope,
     Shared,
     Undecided,
-    Violated,
     on,
     process_scope,
     violated,
@@ -37,7 +37,6 @@ from fencepost_kafka import (
     ProduceInvoked,
     partition_of,
 )
-from fencepost_kafka.judging.generations import Renews
 from fencepost_suites.common.keys import by_partition, place_of
 
 CLIENT = Evidence.CLIENT
@@ -59,42 +58,18 @@ class _Flow:
     """operation without a place -> the highest message that was got when it was invoked."""
     read: dict[str, Cause] = field(default_factory=dict)
     """operation -> the first poll that returned it."""
-    invoked: set[str] = field(default_factory=set)
-    """The operations that were invoked for this partition."""
-    others: set[str] = field(default_factory=set)
-    """The clients that also write by single raw requests, of which only the answer is recorded."""
-    anew: bool = False
-    """Whether there was another topic of this name, or more messages of this one: those invoked
-    then may come yet."""
-    of: str = ""
 
 
 @final
-class CircularFlow(Renews[_Flow]):
+class CircularFlow(Rule[_Flow]):
     """JEPSEN-G1c-realtime. A consumer gets only what is committed, so a message that is invoked
     after a poll lies behind all that the poll returned, whatever its own acknowledgement, and
-    whichever client wrote the others. A log that was set back counts once. A message that was never
-    invoked for this partition is read before it is: nobody sent it, or it was sent to another one.
-    It is known by its name, which begins with that of a client that has invoked others here: what
-    clients write that record nothing is shown as it is. Exercised by a message
+    whichever client wrote the others. A log that was set back counts once. Exercised by a message
     that was invoked after a poll, once its own place is known: by its acknowledgement or a poll."""
 
     clause = "JEPSEN-G1c-realtime"
     keys = staticmethod(by_partition)
-
-    def start(self, key: Key, shared: Shared) -> _Flow:
-        return _Flow(of=place_of(key))
-
-    def renewed(self, state: _Flow) -> _Flow:
-        """Of the next topic, or of what comes after a loss of all messages, only the order counts:
-        a write that was invoked before may be stored there."""
-        return _Flow(of=state.of, anew=True)
-
-    @on(ProbeCompleted)
-    def _probed(self, state: _Flow, event: Event, body: ProbeCompleted) -> Findings:
-        if body.api == "Produce":
-            state.others.add(_client(body.operation))
-        return NOTHING
+    state = _Flow
 
     @on(ProduceCompleted)
     def _completed(self, state: _Flow, event: Event, body: ProduceCompleted) -> Findings:
@@ -118,7 +93,6 @@ class CircularFlow(Renews[_Flow]):
 
     @on(ProduceInvoked)
     def _invoked(self, state: _Flow, event: Event, body: ProduceInvoked) -> Findings:
-        state.invoked.add(body.operation)
         if state.top is not None:
             state.before[body.operation] = state.top
         poll = state.read.get(body.operation)
@@ -135,16 +109,6 @@ class CircularFlow(Renews[_Flow]):
             client=process_scope(event.process),
         )
         return (broken,)
-
-    def end(self, state: _Flow, end: RunEnd) -> Findings:
-        if state.anew:
-            return NOTHING
-        known = set(map(_client, state.invoked)) - state.others - {""}
-        found: list[Finding] = []
-        for operation in state.read.keys() - state.invoked:
-            if _client(operation) in known:
-                found.append(_never_sent(state, operation, end))
-        return found
 
     @staticmethod
     def _placed(
@@ -189,21 +153,70 @@ class CircularFlow(Renews[_Flow]):
             state.top = _Got(last, operation, event.process, event.ref)
 
 
+@dataclass(slots=True)
+class _Sent:
+    of: str
+    """The partition, by its name."""
+    invoked: set[str] = field(default_factory=set)
+    """The operations that were invoked for it."""
+    read: dict[str, Cause] = field(default_factory=dict)
+    """operation that was not invoked so far -> the first poll that returned it."""
+    others: set[str] = field(default_factory=set)
+    """The clients that also write by single raw requests, of which only the answer is recorded."""
+
+
+@final
+class OnlyWhatWasSentIsRead(Rule[_Sent]):
+    """JEPSEN-G1c-realtime. A message that was never invoked for a partition, and is read there, was
+    read before it was invoked: nobody sent it, or it was sent to another partition. It is known by
+    its name, which begins with that of a client that has invoked others here; what clients write
+    that record nothing is shown as it is. A topic that is made again may store what was sent to the
+    one before, so all topics of a name are one here. Never exercised: each message that is read
+    would be."""
+
+    clause = "JEPSEN-G1c-realtime"
+    keys = staticmethod(by_partition)
+
+    def start(self, key: Key, shared: Shared) -> _Sent:
+        return _Sent(place_of(key))
+
+    @on(ProduceInvoked)
+    def _invoked(self, state: _Sent, event: Event, body: ProduceInvoked) -> Findings:
+        state.invoked.add(body.operation)
+        return NOTHING
+
+    @on(ProbeCompleted)
+    def _probed(self, state: _Sent, event: Event, body: ProbeCompleted) -> Findings:
+        if body.api == "Produce":
+            state.others.add(_client(body.operation))
+        return NOTHING
+
+    @on(Polled)
+    def _polled(self, state: _Sent, event: Event, body: Polled) -> Findings:
+        if not state.invoked.issuperset(body.operations):
+            for operation in {*body.operations} - state.invoked:
+                state.read.setdefault(operation, event.ref)
+        return NOTHING
+
+    def end(self, state: _Sent, end: RunEnd) -> Findings:
+        known = set(map(_client, state.invoked)) - state.others - {""}
+        found: list[Finding] = []
+        for operation, poll in state.read.items():
+            if operation in state.invoked or _client(operation) not in known:
+                continue
+            broken = violated(
+                poll,
+                CLIENT,
+                "{reader} read {operation} in {partition}, to which nobody had sent it",
+                operation=operation,
+                partition=Scope("partition", state.of),
+                reader=process_scope(poll.process),
+            )
+            found.append(broken if end.complete else Undecided.of(broken))
+        return found
+
+
 def _client(operation: str) -> str:
     """Whom an operation is named after: `clients/producer-1#1:7`."""
     client, colon, number = operation.rpartition(":")
     return client if colon and number.isdecimal() else ""
-
-
-def _never_sent(state: _Flow, operation: str, end: RunEnd) -> Violated | Undecided:
-    """A message was read that nobody has sent to this partition."""
-    poll = state.read[operation]
-    broken = violated(
-        poll,
-        CLIENT,
-        "{reader} read {operation} in {partition}, to which nobody had sent it",
-        operation=operation,
-        partition=Scope("partition", state.of),
-        reader=process_scope(poll.process),
-    )
-    return broken if end.complete else Undecided.of(broken)
