@@ -181,7 +181,10 @@ class JoinsOnceAsked(Rule[_Asked]):
 
     @on(IsrChangeAsked)
     def _asked(self, state: _Asked, event: Event, body: IsrChangeAsked) -> Findings:
-        state.joining |= {*body.new_isr} - {*body.old_isr}
+        # Whom it takes in: those that its own ISR lacks, or the stored one. The answer to a request
+        # may be lost: then the leader does not know that a member has left, and asks for it again.
+        stored = {*body.old_isr} if state.record is None else {*state.record.isr}
+        state.joining |= {*body.new_isr} - ({*body.old_isr} & stored)
         return NOTHING
 
     @on(PartitionCommitted)

@@ -409,6 +409,19 @@ def test_records_of_a_topic_that_a_client_has_deleted_are_of_no_other_one() -> N
     assert verdict(h, "RP-10").violated == 0
 
 
+def test_a_leader_that_got_no_answer_asks_again_for_whom_it_had_dropped() -> None:
+    """Its request to drop broker 3 was stored, and the answer lost."""
+    h = HistoryBuilder()
+    stored_isr(h, 3, 1, ALL3)
+    lead(h)
+    ask(h, (1, 2), old=ALL3, ends=(6, 6))
+    stored_isr(h, 4, 1, (1, 2))
+    ask(h, ALL3, old=ALL3, ends=(6, 6, 6))
+    stored_isr(h, 5, 1, ALL3)
+    broken = [one for one in verdict(h, "RP-10").violations if "joined" in one.facts]
+    assert broken == []
+
+
 def test_a_request_takes_a_follower_in_once() -> None:
     h = HistoryBuilder()
     stored_isr(h, 3, 1, (1, 2))
