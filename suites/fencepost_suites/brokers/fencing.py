@@ -87,7 +87,8 @@ class Serving:
     def changed(self, event: Event, body: BrokerStateChanged) -> None:
         """Applies a change of the broker's state."""
         # Only from ACTIVE: a starting broker becomes FENCED as well, and has lost nothing by that.
-        if body.old == "ACTIVE" and body.new == "FENCED":
+        # One that was active, by its own events, is no starting one, whatever it says that it was.
+        if (self.active or body.old == "ACTIVE") and body.new == "FENCED":
             self.lost_ns, self.lost = event.at_ns, event.ref
         # And only as ACTIVE it may serve again: one that shuts down while it is fenced stays so.
         elif body.new == "ACTIVE":

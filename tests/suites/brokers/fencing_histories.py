@@ -25,9 +25,11 @@ LEADER, PROBE = "broker-2#1", "clients/probe#1"
 MS = 1_000_000
 
 
-def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
+def verdict(
+    h: HistoryBuilder, clause: str, complete: bool = True, plane: str = "quorum"
+) -> Verdict:
     chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), plane).verdicts[clause]
 
 
 def change(h: HistoryBuilder, old: str, new: str, process: str = BROKER) -> None:

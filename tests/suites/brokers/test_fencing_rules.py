@@ -44,6 +44,18 @@ def test_a_write_stored_after_the_fence_breaks_qc_17() -> None:
     assert [str(ref) for ref in found.because] == [f"{BROKER}@3"]
 
 
+@pytest.mark.parametrize("clause", ["QC-17", "HB-07"])
+def test_a_fenced_process_was_active_by_its_events_whatever_it_says_that_it_was(
+    clause: str,
+) -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "INITIAL", "FENCED")
+    store(h)
+    plane = "quorum" if clause == "QC-17" else "legacy"
+    assert verdict(h, clause, plane=plane).verdict is Outcome.VIOLATED
+
+
 def test_a_fetch_served_long_after_the_fence_breaks_qc_17() -> None:
     h = HistoryBuilder()
     active(h)
