@@ -284,6 +284,8 @@ class _Fences:
     """(controller, broker's process) -> when the controller last accepted its heartbeat."""
     received_ns: dict[str, int] = field(default_factory=dict)
     """broker's process -> when it last received an answer without an error."""
+    refused: set[str] = field(default_factory=set)
+    """The brokers' processes whose newest answer was a refusal."""
     sent: dict[str, set[int]] = field(default_factory=dict)
     """broker's process -> the numbers of its heartbeats since its last accepted one."""
     faults: Excuses = field(default_factory=Excuses)
@@ -303,7 +305,8 @@ class ControllerIsFirst(Rule[_Fences]):
     of an older controller, which may not have noticed its end, does not count. A controller that
     loses its session soon may have been without ZooKeeper, and could store no declaration. A broker
     is not cut off if its controller answers, in the end, a heartbeat that it had sent before it
-    fenced itself, and no fault acted upon the link between them."""
+    fenced itself, and no fault acted upon the link between them. One that names another reason than
+    silence is believed if its session has ended, or if it was refused."""
 
     clause = "HB-11"
     state = _Fences
@@ -332,11 +335,16 @@ class ControllerIsFirst(Rule[_Fences]):
             case MetadataHeartbeatReceived(error="NONE"):
                 state.received_ns[event.process] = event.at_ns
                 state.sent.pop(event.process, None)
+                state.refused.discard(event.process)
+            case MetadataHeartbeatReceived():
+                state.refused.add(event.process)
         contact = state.contacts.setdefault(event.process, Contact())
         contact.take(event)
-        silent = isinstance(body, BrokerStateChanged) and body.reason == "controller_silent"
-        if isinstance(body, BrokerStateChanged) and silent and body.old == "ACTIVE":
-            return self._fenced(state, event, body, contact)
+        if isinstance(body, BrokerStateChanged) and (body.old, body.new) == ("ACTIVE", "FENCED"):
+            # Another reason counts with its own event: a session that ended, or a refusal.
+            other = contact.session != "connected" or event.process in state.refused
+            if body.reason == "controller_silent" or not other:
+                return self._fenced(state, event, body, contact)
         return NOTHING
 
     @staticmethod

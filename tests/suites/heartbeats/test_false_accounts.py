@@ -3,6 +3,8 @@ judge it by other evidence, and each bound when it is over."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.suites.heartbeats.heartbeat_histories import (
     BROKER,
@@ -395,6 +397,27 @@ def test_a_former_controller_that_records_no_end_excuses_nothing() -> None:
     early = (wait(700), call(changed, new="FENCED"))
     history = (former_controller, call(began, epoch=2), *accepted, *early)
     assert judged_as("HB-11", *history) is VIOLATED
+
+
+def session_lost(h: HistoryBuilder) -> None:
+    h.add(BROKER, SessionChanged(session=7, state="suspended"))
+
+
+def refusal(h: HistoryBuilder) -> None:
+    sent(h)
+    received(h, error="INVALID_INCARNATION_ID")
+
+
+@pytest.mark.parametrize(
+    ("before", "broken"), [((), True), ((session_lost,), False), ((refusal,), False)]
+)
+def test_a_broker_that_fences_itself_for_another_reason_has_lost_its_session_or_was_refused(
+    before: tuple[Callable[[HistoryBuilder], None], ...], broken: bool
+) -> None:
+    """HB-11: the reason alone is its own word."""
+    accepted = (began, declared, active_broker, answered, received, wait(700))
+    early = call(changed, new="FENCED", reason="session_ended")
+    assert (judged_as("HB-11", *accepted, *before, early) is VIOLATED) is broken
 
 
 def test_a_broker_that_fences_itself_while_a_new_controller_begins_is_not_judged() -> None:
