@@ -110,12 +110,21 @@ class _Stops:
     stops: dict[str, _Stop] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
     """process -> its state, by its own event."""
+    limits: dict[int, int] = field(default_factory=dict)
+    """broker -> the time limit that it named last."""
+
+    def limit_ns(self, stop: _Stop) -> int:
+        """The time limit of a broker: no shorter than all others have named, since a broker that
+        names none would be free to end at once."""
+        others = [ns for broker, ns in self.limits.items() if broker != stop.broker]
+        return max(stop.limit_ns, min(others, default=stop.limit_ns))
 
 
 @final
 class LeadershipsMoveFirst(Rule[_Stops]):
     """HB-05. The stored partitions show which leaderships a broker still has. The broker's last
-    state, or the harness, says that it has ended; a signal that ends it at once does not count."""
+    state, or the harness, says that it has ended; a signal that ends it at once does not count. The
+    limit is the cluster's: no broker has a shorter one than all others have named."""
 
     clause = "HB-05"
     state = _Stops
@@ -140,6 +149,7 @@ class LeadershipsMoveFirst(Rule[_Stops]):
                     event.at_ns, body.limit_ms * MS, led, broker=body.broker_id, ref=event.ref
                 )
                 state.stops[event.process] = stop
+                state.limits[body.broker_id] = stop.limit_ns
                 state.state[event.process] = body.state
             case BrokerStateChanged(new="SHUTDOWN"):
                 return self._ended(state, event, event.process, body.old)
@@ -162,7 +172,8 @@ class LeadershipsMoveFirst(Rule[_Stops]):
         if not left:
             return (Exercised(event.ref, Evidence.PEER),) if stop.led else NOTHING
         took_ns = event.at_ns - stop.at_ns
-        if took_ns >= stop.limit_ns * 9 // 10:
+        limit_ns = state.limit_ns(stop)
+        if took_ns >= limit_ns * 9 // 10:
             return NOTHING
         broken = violated(
             event.ref,
@@ -175,6 +186,6 @@ class LeadershipsMoveFirst(Rule[_Stops]):
             partition=partition_at(*left[0]),
             broker=broker_of(stop.broker),
             places=tuple(partition_at(*place) for place in left),
-            bound_ns=stop.limit_ns,
+            bound_ns=limit_ns,
         )
         return (broken,)

@@ -22,7 +22,7 @@ from tests.suites.heartbeats.test_false_accounts import exits
 from tests.suites.heartbeats.test_independent_evidence import deleted
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import RequestRefused
+from fencepost_kafka import BrokerStopping, RequestRefused
 
 HOLDS, VIOLATED, NOT_EXERCISED = Outcome.HOLDS, Outcome.VIOLATED, Outcome.NOT_EXERCISED
 
@@ -95,6 +95,24 @@ def test_a_broker_may_end_with_its_leaderships_after_nine_tenths_of_its_limit(
     ms: int, outcome: Outcome
 ) -> None:
     assert judged_as("HB-05", stored, asked_to_stop, wait(ms - 1), exits) is outcome
+
+
+def names_limit(h: HistoryBuilder, broker: int, limit_ms: int) -> None:
+    body = BrokerStopping(
+        broker_id=broker, state="ACTIVE", global_state="Stopping", limit_ms=limit_ms
+    )
+    h.add(f"broker-{broker}#1", body)
+
+
+@pytest.mark.parametrize(
+    ("others", "outcome"), [((), NOT_EXERCISED), ((6_000,), VIOLATED), ((6_000, 1), NOT_EXERCISED)]
+)
+def test_a_broker_names_no_shorter_limit_than_all_others(
+    others: tuple[int, ...], outcome: Outcome
+) -> None:
+    named = [call(names_limit, broker=broker, limit_ms=ms) for broker, ms in enumerate(others, 3)]
+    own = call(names_limit, broker=2, limit_ms=0)
+    assert judged_as("HB-05", stored, *named, own, wait(5), exits) is outcome
 
 
 def test_a_broker_that_was_fenced_meanwhile_may_end() -> None:
