@@ -166,6 +166,8 @@ class _Leaders:
     """process -> when it ended, for those that end with the run: nothing comes after."""
     gone: set[str] = field(default_factory=set)
     """The processes that have ended before."""
+    keep_ms: dict[str, int] = field(default_factory=dict)
+    """slot -> the time that its process has named last."""
     paused: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
     """fault -> the slots that it stops, and since when, until it is healed."""
 
@@ -173,6 +175,14 @@ class _Leaders:
         """Until when a process ran: one that a fault has stopped for good never reports that."""
         began = [ns for slots, ns in self.paused.values() if slot_of(process) in slots]
         return min((end_ns, *began))
+
+    def allowed_ms(self, process: str, named_ms: int) -> int:
+        """How long a leader may keep a replica in its ISR that does not keep up. The setting is the
+        cluster's: none has more time than all others have named."""
+        slot = slot_of(process)
+        self.keep_ms[slot] = named_ms
+        others = [ms for other, ms in self.keep_ms.items() if other != slot]
+        return min(named_ms, max(others, default=named_ms))
 
     def in_touch(self, process: str, at_ns: int) -> bool:
         """Whether the controllers answer a broker's heartbeats."""
@@ -231,7 +241,8 @@ class LaggardIsDropped(Rule[_Leaders]):
     to add one has no answer. A refusal of what the leader may ask is no excuse, nor is a second
     grant of what is never stored, nor a request without an answer while the controllers answer the
     leader's heartbeats, nor for long that it is to ask elsewhere meanwhile. A high watermark that
-    does not grow commits nothing. A commit and a request that come late are judged then, a write
+    does not grow commits nothing. The allowed time is that which a leader names, and no longer than
+    all others name. A commit and a request that come late are judged then, a write
     that waits at the end is judged there. Exercised when the request
     was stored by the controller and commits continued."""
 
@@ -356,7 +367,8 @@ class LaggardIsDropped(Rule[_Leaders]):
             case PartitionCommitted():
                 self._recorded(one, event, body)
             case LeadershipStarted():
-                keep_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                named_ms = body.keep_in_sync_ms or KEEP_IN_SYNC_MS
+                keep_ms = state.allowed_ms(event.process, named_ms)
                 if event.process != one.leader:
                     one = self._led_by(one, event.process, keep_ms)
                     state.partitions[body.topic, body.partition] = one

@@ -50,6 +50,7 @@ from fencepost_kafka import (
     partition_of,
     topic_of,
 )
+from fencepost_kafka.vocabulary import CLIENTS
 from fencepost_suites.common.keys import by_topic
 
 DONE_WITHIN_NS = 10_000_000_000
@@ -304,18 +305,31 @@ class TimesAreObeyed(Rule[_Times]):
         return judged(state.suspects, end)
 
 
+def _spares_nodes(of_clients: set[str], body: FaultInjected | FaultHealed) -> bool:
+    """Whether a fault acts upon links of clients only: those need no broker to notice anything.
+    `of_clients` are such faults; what ends does as it did."""
+    if isinstance(body, FaultInjected):
+        ways = body.pairs()
+        if ways and all(CLIENTS in way for way in ways):
+            of_clients.add(body.fault_id)
+    return body.fault_id in of_clients
+
+
 @dataclass(slots=True)
 class _Unled:
     """The partitions of which no ISR was ever stored: when they were first read, and by which
     event."""
 
     open: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    of_clients: set[str] = field(default_factory=set)
+    """The faults of links of clients."""
 
 
 @final
 class EmptyIsrIsLed(Rule[_Unled]):
     """RP-17. A partition with an empty ISR has a leader within ten seconds, which count anew after
-    each change of a session and each fault. Exercised by each first election."""
+    each change of a session and each fault, but for those of links of clients. Exercised by each
+    first election."""
 
     clause = "RP-17"
     state = _Unled
@@ -331,6 +345,8 @@ class EmptyIsrIsLed(Rule[_Unled]):
                 state.open.setdefault((body.topic, body.partition), (event.at_ns, event.ref))
             case PartitionCommitted():
                 state.open.pop((body.topic, body.partition), None)
+            case FaultInjected() | FaultHealed() if _spares_nodes(state.of_clients, body):
+                pass
             case SessionChanged() | FaultInjected() | FaultHealed():
                 state.open = {k: (event.at_ns, ref) for k, (_, ref) in state.open.items()}
             case ReplicaStood(won=True) if not body.isr:
@@ -478,6 +494,8 @@ class _Topics:
     """topic id -> when it was first read, the event, and the processes that have not read it."""
     faults: set[str] = field(default_factory=set)
     """The faults that are not healed."""
+    of_clients: set[str] = field(default_factory=set)
+    """The faults of links of clients: they are none of a broker that notices a topic."""
     late: list[Deadline] = field(default_factory=list)
     """The processes that read of a topic too late."""
 
@@ -512,6 +530,8 @@ class NewTopicsAreNoticed(Rule[_Topics]):
                 self._gone(state, event.process, event.at_ns)
             case ProcessExited():
                 self._gone(state, body.ended, event.at_ns)
+            case FaultInjected() | FaultHealed() if _spares_nodes(state.of_clients, body):
+                pass
             case FaultInjected():
                 state.faults.add(body.fault_id)
                 state.anew(event.at_ns)

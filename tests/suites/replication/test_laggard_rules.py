@@ -20,7 +20,7 @@ from tests.suites.replication.watermark_histories import (
 
 from fencepost import Evidence, FaultHealed, FaultInjected, PhaseStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import LeaseGranted
+from fencepost_kafka import LeadershipStarted, LeaseGranted
 
 TRIED = ("tried", "times")
 
@@ -34,6 +34,23 @@ def test_a_leader_that_lets_writes_wait_forever_breaks_rp_09() -> None:
     h.after(6000)
     time_out(h)
     assert stated(verdict(h, "RP-09"), *TRIED) == ("", 0)
+
+
+@pytest.mark.parametrize(("others", "broken"), [((), 0), ((2_000,), 1), ((2_000, 10**9), 0)])
+def test_a_leader_has_no_more_time_than_all_others_name(
+    others: tuple[int, ...], broken: int
+) -> None:
+    h = HistoryBuilder()
+    for broker, keep_ms in enumerate(others, 2):
+        h.add(f"broker-{broker}#1", LeadershipStarted(
+            topic="others", partition=0, leader_epoch=1, isr=(1, 2, 3), log_start=0, log_end=0,
+            high_watermark=0, keep_in_sync_ms=keep_ms,
+        ))  # fmt: skip
+    lead(h, keep_ms=10**9)
+    store(h, B1, 0)
+    h.after(60_000)
+    time_out(h)
+    assert verdict(h, "RP-09").violated == broken
 
 
 def test_a_leader_breaks_rp_09_once_for_each_time_in_which_writes_wait() -> None:

@@ -21,7 +21,7 @@ from tests.suites.replication.classic_histories import (
     verdict,
 )
 
-from fencepost import FaultInjected, NodeStarted, Stalled
+from fencepost import FaultHealed, FaultInjected, NodeStarted, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ReassignmentNoticed, ReplicaRemoved, SessionChanged
 
@@ -223,6 +223,38 @@ def test_rp_30_a_broker_without_a_session_reads_no_topics() -> None:
     h = missed_topic(10_000)
     h.add(B2, SessionChanged(session=5, state="suspended"))
     assert verdict(h, "RP-30") is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize("clause", ["RP-17", "RP-30"])
+@pytest.mark.parametrize(
+    ("ways", "outcome"),
+    [
+        (("clients -> broker-3",), Outcome.VIOLATED),
+        (("clients -> broker-3", "broker-3 -> zookeeper-1"), Outcome.NOT_EXERCISED),
+        ((), Outcome.NOT_EXERCISED),
+    ],
+)
+def test_a_fault_of_links_of_clients_gives_no_broker_more_time(
+    clause: str, ways: tuple[str, ...], outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 10, -1, 0, isr=())
+    active(h, B1)
+    active(h, B2)
+    topic(h, B1)
+    for number in range(6):
+        name = f"slow-{number}"
+        body = FaultInjected(
+            fault_id=name,
+            fault="slow_link",
+            targets=("broker-3", "clients"),
+            receipt=True,
+            evidence="",
+            directions=ways,
+        )
+        h.after(4_000).add("harness", body)
+        h.add("harness", FaultHealed(fault_id=name, receipt=True, evidence=""))
+    assert verdict(h, clause) is outcome
 
 
 def test_rp_30_a_fault_gives_every_broker_its_time_anew() -> None:
