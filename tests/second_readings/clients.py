@@ -348,7 +348,9 @@ def lost_write_acks1(log: Log, history: History) -> Iterator[Word]:
 @of_logs("JEPSEN-G1c-realtime")
 def cycle_in_real_time(log: Log, history: History) -> Iterator[Word]:
     """A message lies behind every message of its partition that a consumer had got before it was
-    invoked, and none is read before it was invoked."""
+    invoked, and none is read before it was invoked, or without that."""
+    for operation in {operation for _, operation, _ in log.seen()} - {*log.invoked}:
+        yield undecided(log.name, operation)  # the event of its sending may be missing
     for operation, sent in log.invoked.items():
         earlier = [poll.body for poll in log.polls if poll.at_ns < sent.at_ns]
         before = [max(body.offsets) for body in earlier if body.offsets]
