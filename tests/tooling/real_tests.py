@@ -20,10 +20,14 @@ fails; so does a test that starts Fencepost's supervisor and is not marked `real
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Sequence, Set
+from functools import cache
+from pathlib import Path
 from typing import Any, final
 
+import msgspec
 import pytest
 
 REAL, TOOL = "real", "tool"
@@ -53,6 +57,12 @@ def real() -> None:
     """Marks each test as real that uses this fixture, or a fixture that requests it."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tooling", "tooling of this repository's tests")
+    group.addoption("--note-real", metavar="FILE", help="write which files have real tests")
+    group.addoption("--noted-real", metavar="FILE", help="of tests/, collect only these files")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "real: processes run beside the test, so its outcome can depend on timing",
@@ -72,6 +82,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if fixtures & set(getattr(item, "fixturenames", ())):
             item.add_marker(REAL)
+    if (path := config.getoption("note_real")) and _is_first(config):
+        noted = {item.path for item in items if is_real(item) or _has_run(item)}
+        file = config.rootpath / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(
+            msgspec.json.encode(sorted(os.path.relpath(one, config.rootpath) for one in noted))
+        )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A worker imports what it collects: all of tests/ takes each of them ten seconds. So a session
+    of real tests asks only those files that an earlier session has noted, which imported all."""
+    if not (path := config.getoption("noted_real")) or collection_path.suffix != ".py":
+        return None
+    file = os.path.relpath(collection_path, config.rootpath)
+    return (
+        True if file.startswith("tests/") and file not in _noted(config.rootpath / path) else None
+    )
+
+
+@cache
+def _noted(file: Path) -> Set[str]:
+    return frozenset(msgspec.json.decode(file.read_bytes(), type=list[str]))
+
+
+def _is_first(config: pytest.Config) -> bool:
+    """Under xdist all workers collect the same."""
+    workers = getattr(config, "workerinput", {"workerid": "gw0"})
+    return str(workers["workerid"]) == "gw0"
+
+
+def _has_run(item: pytest.Item) -> bool:
+    return "fencepost_run" in getattr(item, "fixturenames", ())
 
 
 def is_real(item: pytest.Item) -> bool:

@@ -74,6 +74,23 @@ def test_a_simulated_run_is_not_real(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.tool
+def test_a_session_can_collect_only_what_another_one_has_noted(project: pytest.Pytester) -> None:
+    folder = project.mkdir("tests")
+    texts = {"run": RUN, **{name: f"import pytest\n{STARTS}{text}" for name, text in TESTS.items()}}
+    for name, text in texts.items():
+        (folder / f"test_{name}.py").write_text(text)
+    simulated = ("-m", "not real", "--fencepost-runtime=simulated", "-k", "nothing")
+    project.runpytest_subprocess(*simulated, "--note-real=kept/noted.json", "-n", "2")
+    (folder / "test_pure.py").write_text("raise ValueError('it was not noted')")
+    noted = ("--noted-real=kept/noted.json", "--outcomes=kept/file.json", "-m", "real")
+    project.runpytest_subprocess(*noted)
+    session = outcomes.read(project.path / "kept" / "file.json")
+    assert session.exit_code != pytest.ExitCode.INTERRUPTED
+    ran = {one.test.removeprefix("tests/test_").partition(".py")[0] for one in session.outcomes}
+    assert ran == {"in_a_shared_fixture", "marked", "fixture_marked", "module_marked", "run"}
+
+
+@pytest.mark.tool
 def test_the_real_ones_can_be_left_out(project: pytest.Pytester) -> None:
     project.makepyfile(
         **{f"test_{name}": f"import pytest\n{STARTS}{text}" for name, text in TESTS.items()}
