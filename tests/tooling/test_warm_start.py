@@ -48,7 +48,15 @@ def test_an_error_is_printed(tmp_path: Path) -> None:
     assert ended.stderr.splitlines()[-1].startswith("ZeroDivisionError")
 
 
-def test_what_python_reads_as_it_starts_has_a_start_of_its_own(tmp_path: Path) -> None:
+def test_a_program_finds_the_modules_of_its_own_path(tmp_path: Path) -> None:
     (tmp_path / "of_the_user.py").write_text("print('found')")
     assert python("import of_the_user", PYTHONPATH=os.fspath(tmp_path)).stdout == "found\n"
     assert python("import of_the_user").returncode == 1
+    assert python("import of_the_user", folder=tmp_path).stdout == "found\n"
+
+
+def test_what_python_reads_as_it_starts_has_a_start_of_its_own() -> None:
+    assert python("import sys; print(sys.warnoptions)").stdout == "[]\n"
+    assert (
+        python("import sys; print(sys.warnoptions)", PYTHONWARNINGS="error").stdout == "['error']\n"
+    )

@@ -105,7 +105,9 @@ def python(code: str, *words: str, folder: Path | None = None, **variables: str)
 
 
 def _of_python(environment: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: said for name, said in environment.items() if name.startswith("PYTHON")}
+    """Variables whose effect is over when a fork begins; PYTHONPATH it can still follow."""
+    rest = environment.keys() - {"PYTHONPATH"}
+    return {name: environment[name] for name in rest if name.startswith("PYTHON")}
 
 
 @cache
@@ -157,5 +159,7 @@ def _become(program: Program) -> None:
     os.environ.clear()
     os.environ.update(program.environment)
     os.chdir(program.folder)
+    paths = program.environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = ["", *filter(None, paths), *sys.path[1:]]
     sys.path.remove(str(HERE))
     sys.argv[1:] = program.words

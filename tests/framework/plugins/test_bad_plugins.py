@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, cast
 import pytest
 from tests.echo_node import EchoSystem
 from tests.echo_run import PAIR, talking_pair
+from warm_start import fencepost
 
 from fencepost import EnvironmentFailed, NodeStarted, Shape, Spare, UsageError, View, one_way
 from fencepost.history.run_folder import RunFolder
@@ -31,8 +30,6 @@ from fencepost.runtimes.docker.pods import PodProber, Pods
 from fencepost.supervision.addresses import check_layout
 from fencepost.testing import HistoryBuilder
 
-COMMAND = (sys.executable, "-c", "from fencepost.commands.cli import main; main()")
-
 
 @pytest.fixture(scope="module")
 def plugins() -> Plugins:
@@ -43,7 +40,7 @@ def plugins() -> Plugins:
 
 
 def installed(folder: Path, **modules: str) -> Mapping[str, str]:
-    """The environment of a program that finds these plugins, each in a distribution of its own."""
+    """Variables of a program that finds these plugins, each in a distribution of its own."""
     for name, text in modules.items():
         (folder / f"acme_{name}.py").write_text(dedent(text))
         information = folder / f"acme_{name}-1.dist-info"
@@ -51,13 +48,7 @@ def installed(folder: Path, **modules: str) -> Mapping[str, str]:
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme_{name}\n")
         (information / "entry_points.txt").write_text(f"[fencepost]\n{name} = acme_{name}\n")
     paths = [os.fspath(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def fencepost(environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, check=False, env=environment
-    )
+    return {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 LAMPS = """
@@ -79,7 +70,7 @@ BLINK = """
 
 @pytest.mark.tool
 def test_a_broken_plugin_is_listed_and_the_others_are_offered(tmp_path: Path) -> None:
-    shown = fencepost(installed(tmp_path, lamps=LAMPS, eyes=BLINK), "plugins")
+    shown = fencepost("plugins", **installed(tmp_path, lamps=LAMPS, eyes=BLINK))
     assert shown.returncode == 4
     why = "the system acme/lamps lacks workload, layout, missing and recovery_bound_ms"
     assert f"lamps  disabled: {why}: fencepost.System needs them" in shown.stdout
@@ -89,7 +80,7 @@ def test_a_broken_plugin_is_listed_and_the_others_are_offered(tmp_path: Path) ->
 
 @pytest.mark.tool
 def test_a_system_of_a_broken_plugin_is_refused_with_the_reason(tmp_path: Path) -> None:
-    refused = fencepost(installed(tmp_path, lamps=LAMPS), "demo", "--system", "acme/lamps")
+    refused = fencepost("demo", "--system", "acme/lamps", **installed(tmp_path, lamps=LAMPS))
     assert refused.returncode == 2
     error = refused.stderr.splitlines()[-1]
     assert "no system named 'acme/lamps'" in error
@@ -99,7 +90,7 @@ def test_a_system_of_a_broken_plugin_is_refused_with_the_reason(tmp_path: Path) 
 @pytest.mark.tool
 @pytest.mark.parametrize("raises", ["SystemExit(0)", "BaseException('odd')", "RuntimeError('odd')"])
 def test_whatever_a_plugin_raises_at_import_disables_it(tmp_path: Path, raises: str) -> None:
-    shown = fencepost(installed(tmp_path, evil=f"raise {raises}", eyes=BLINK), "plugins")
+    shown = fencepost("plugins", **installed(tmp_path, evil=f"raise {raises}", eyes=BLINK))
     assert shown.returncode == 4
     assert "evil  disabled: " in shown.stdout
     assert "eyes  faults: blink" in shown.stdout
@@ -108,7 +99,7 @@ def test_whatever_a_plugin_raises_at_import_disables_it(tmp_path: Path, raises: 
 
 @pytest.mark.tool
 def test_an_interrupt_while_a_plugin_is_imported_is_one(tmp_path: Path) -> None:
-    shown = fencepost(installed(tmp_path, slow="raise KeyboardInterrupt"), "plugins")
+    shown = fencepost("plugins", **installed(tmp_path, slow="raise KeyboardInterrupt"))
     assert shown.returncode == 130
 
 
@@ -135,7 +126,7 @@ def test_code_of_a_plugin_that_raises_in_a_run_is_named_with_its_place(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("test_it.py").write_text("def test_it(cluster): pass")
-    ended = fencepost(installed(tmp_path, lanterns=LANTERNS), *words, *WORDS)
+    ended = fencepost(*words, *WORDS, **installed(tmp_path, lanterns=LANTERNS))
     assert ended.returncode == 2, ended.stderr
     said = ended.stdout + ended.stderr
     assert "code of the plugin lanterns raised AttributeError: " in said
