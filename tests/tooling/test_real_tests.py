@@ -9,6 +9,7 @@ import nested
 import outcomes
 import pytest
 from outcomes import Outcome
+from warm_start import runpytest
 
 pytest_plugins = ["pytester"]
 
@@ -43,7 +44,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def rows(project: pytest.Pytester, *arguments: str) -> dict[str, Outcome]:
     """The outcome of each test, from the file, by the name of its module."""
-    project.runpytest_subprocess("--outcomes=kept/file.json", *arguments)
+    runpytest(project, "--outcomes=kept/file.json", *arguments)
     session = outcomes.read(project.path / "kept" / "file.json")
     return {
         one.test.removeprefix("test_").partition(".py")[0]: one
@@ -80,10 +81,10 @@ def test_a_session_can_collect_only_what_another_one_has_noted(project: pytest.P
     for name, text in texts.items():
         (folder / f"test_{name}.py").write_text(text)
     simulated = ("-m", "not real", "--fencepost-runtime=simulated", "-k", "nothing")
-    project.runpytest_subprocess(*simulated, "--note-real=kept/noted.json", "-n", "2")
+    runpytest(project, *simulated, "--note-real=kept/noted.json", "-n", "2")
     (folder / "test_pure.py").write_text("raise ValueError('it was not noted')")
     noted = ("--noted-real=kept/noted.json", "--outcomes=kept/file.json", "-m", "real")
-    project.runpytest_subprocess(*noted)
+    runpytest(project, *noted)
     session = outcomes.read(project.path / "kept" / "file.json")
     assert session.exit_code != pytest.ExitCode.INTERRUPTED
     ran = {one.test.removeprefix("tests/test_").partition(".py")[0] for one in session.outcomes}
@@ -164,7 +165,7 @@ def test_what_a_test_costs_counts_processes_that_have_ended_and_that_live(
         def test_the_end_of_another(): living.pop().communicate(b"\\n")
         """
     )
-    project.runpytest_subprocess("--outcomes=kept/file.json")
+    runpytest(project, "--outcomes=kept/file.json")
     session = outcomes.read(project.path / "kept" / "file.json")
     used = {one.test.partition("::")[2]: one.processor_seconds for one in session.outcomes}
     assert min(used.pop("test_living"), used.pop("test_ended")) > 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nested
 import pytest
+from warm_start import runpytest
 
 pytest_plugins = ["pytester"]
 
@@ -21,8 +22,8 @@ def test_the_longest_test_is_first_and_the_others_keep_their_order(
     plain, ordered = (
         [line for line in done.outlines if "::" in line]
         for done in (
-            pytester.runpytest_subprocess(*arguments),
-            pytester.runpytest_subprocess(*arguments, "-p", "scheduling"),
+            runpytest(pytester, *arguments),
+            runpytest(pytester, *arguments, "-p", "scheduling"),
         )
     )
     first = "tests/test_compiled.py::test_it"
