@@ -223,13 +223,15 @@ class _Unseen:
     """Acknowledged writes that no consumer has seen yet."""
 
     waiting: dict[int, tuple[str, Event]] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
+    """operation -> where it waits, or did."""
     top: int = -1
     read_end: int = -1
     """The end of the last complete reading; -1 until there is one."""
     read: Cause | None = None
     """The event by which that reading ended."""
     before: set[int] = field(default_factory=set)
-    """The waiting offsets that were acknowledged before that reading."""
+    """The waiting offsets that were acknowledged before that reading asked for its end."""
     seen: bool = False
     """Whether a consumer has seen an acknowledged write."""
     of: str = ""
@@ -237,8 +239,8 @@ class _Unseen:
 
 @final
 class Unseen(Rule[_Unseen]):
-    """JEPSEN-unseen. A write that was acknowledged before the last complete reading lies beyond its
-    end. The reading breaks the promise: until then, a consumer could still have seen the write."""
+    """JEPSEN-unseen. A write that was acknowledged before the last complete reading asked for the
+    end lies beyond it. The reading breaks the promise: until then, a consumer could still have seen the write."""
 
     clause = "JEPSEN-unseen"
     keys = staticmethod(by_partition)
@@ -252,6 +254,7 @@ class Unseen(Rule[_Unseen]):
         # Only an answer that is ok says where a write is.
         if offset > state.top and body.acks == -1 and body.outcome == "ok":
             state.waiting[offset] = (body.operation, event)
+            state.offsets[body.operation] = offset
         return NOTHING
 
     @on(Polled)
@@ -260,9 +263,13 @@ class Unseen(Rule[_Unseen]):
         if offsets:
             state.top = max(state.top, offsets[-1])
             waiting = state.waiting
-            for offset in offsets:
+            for offset, operation in zip(offsets, body.operations, strict=False):
                 if waiting.pop(offset, None) is not None:
                     state.seen = True
+                # Seen, if not where it was acknowledged: that is JEPSEN-duplicate.
+                elsewhere = state.offsets.pop(operation, offset)
+                if elsewhere != offset:
+                    waiting.pop(elsewhere, None)
         return NOTHING
 
     @on(ReadCompleted)
@@ -271,7 +278,10 @@ class Unseen(Rule[_Unseen]):
             return NOTHING
         # A write that is missing below the end is lost: that is JEPSEN-lost-write.
         state.waiting = {o: w for o, w in state.waiting.items() if o >= body.end}
-        state.read_end, state.read, state.before = body.end, event.ref, set(state.waiting)
+        # What came after the end was asked for, the reading could not return.
+        asked_ns = body.asked_ns or event.at_ns
+        state.before = {o for o, (_, at) in state.waiting.items() if at.at_ns < asked_ns}
+        state.read_end, state.read = body.end, event.ref
         seen = state.seen and not state.waiting
         return (Exercised(event.ref, CLIENT),) if seen else NOTHING
 

@@ -186,8 +186,27 @@ def test_a_write_is_not_unseen_if_a_consumer_had_got_it_before_its_acknowledgeme
 def test_a_write_is_unseen_from_the_end_of_the_last_reading_on(end: int, outcome: Outcome) -> None:
     h = HistoryBuilder()
     acked(h, 5)
-    read(h, end)
+    reads(h, 0, end, asked_ns=h.now_ns)
     assert verdict(h, "unseen").verdict is outcome
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(0, UNKNOWN), (1, VIOLATED)])
+def test_a_write_acknowledged_once_the_reading_asked_for_the_end_may_be_beyond_it(
+    ms: int, outcome: Outcome
+) -> None:
+    h = HistoryBuilder()
+    poll(h, READER, 0)
+    acked(h, 5)
+    reads(h, 0, 1, asked_ns=h.events()[-1].at_ns + ms * 1_000_000)
+    assert verdict(h, "unseen").verdict is outcome
+
+
+def test_a_write_that_a_consumer_got_at_another_offset_is_not_unseen() -> None:
+    h = HistoryBuilder()
+    acked(h, 5)
+    poll(h, A, 1, o1="op-5")
+    reads(h, 0, 2, asked_ns=h.now_ns)
+    assert verdict(h, "unseen").verdict is NOT_EXERCISED
 
 
 def test_a_reading_that_failed_shows_no_write_to_be_unseen() -> None:
