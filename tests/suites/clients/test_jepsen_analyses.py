@@ -1,6 +1,7 @@
 """Our rules about clients beside a port of Jepsen's analyses, on random histories.
 
-More of them, from seed 7: `PYTHONPATH=. python tests/suites/clients/test_jepsen_analyses.py 10000 7`.
+More of them, from seed 7, with the root of the tree in PYTHONPATH:
+`python tests/suites/clients/test_jepsen_analyses.py 10000 7`.
 """
 
 from __future__ import annotations
