@@ -369,17 +369,17 @@ class _Register:
     """Revision of a swap that took effect -> the one it expected, its name."""
     failed: dict[str, Cause] = field(default_factory=dict)
     """Writes that certainly had no effect."""
-    asked: dict[str, None] = field(default_factory=dict)
-    """Values that clients have asked to write."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Value that a client has asked to write -> the revision that it wants to replace (-1: any)."""
     forgot: bool = False
     """Whether some of them are remembered no longer."""
     unasked: dict[str, tuple[Violated, int]] = field(default_factory=dict)
     """Value that was read before anybody had asked to write it -> the violation that it is if no
     event is missing, and when the read ended."""
 
-    def ask(self, value: str) -> None:
+    def ask(self, body: RegisterInvoked) -> None:
         self.forgot = self.forgot or len(self.asked) == KEPT
-        remember(self.asked, value, None)
+        remember(self.asked, body.value, body.expected if body.action == "swap" else -1)
 
 
 @final
@@ -396,7 +396,7 @@ class KeysAreLinearizable(Rule[_Register]):
         if isinstance(body, RegisterInvoked):
             remember(state.open, body.operation, (body, state.floor))
             if body.action != "get":
-                state.ask(body.value)
+                state.ask(body)
             return NOTHING
         assert isinstance(body, RegisterCompleted)
         # The floor is that of the invocation: an operation may miss what ended only while it was
@@ -554,10 +554,9 @@ class KeysAreLinearizable(Rule[_Register]):
         """Findings: a swap overwrote another write than the one it expected, or was refused
         although it found that one."""
         at = body.mod_revision
-        if body.action == "swap" and invoked is not None and not _writes(body):
-            # The swap found another revision than it expected: it was refused rightly.
-            if at != invoked.expected:
-                return []
+        refused = body.action == "swap" and not _writes(body)
+        # One that found another revision than it expected was refused rightly.
+        if refused and invoked is not None and at == invoked.expected:
             broken = violated(
                 event.ref,
                 Evidence.CLIENT,
@@ -569,15 +568,17 @@ class KeysAreLinearizable(Rule[_Register]):
                 refused=True,
             )
             return [broken]
-        if body.action == "swap" and invoked is not None:
-            remember(state.swaps, at, (invoked.expected, body.operation, event.ref))
+        # A swap of unknown end took effect if its value is seen. Of a refused one it says more that
+        # it is seen at all.
+        expected = -1 if body.value in state.failed else state.asked.get(body.value, -1)
+        if 0 <= expected < at and at not in state.swaps:
+            remember(state.swaps, at, (expected, body.value, event.ref))
             # The write in between may be known already, or become known later: both orders are
             # looked at, here and below.
-            between = _between(state.values, invoked.expected, at)
+            between = _between(state.values, expected, at)
             if between is not None:
                 value, ref = state.values[between]
-                mine = body.operation
-                return [_overwrote(body, mine, value, at=ref, swapped=at, between=between)]
+                return [_overwrote(body, body.value, value, at=ref, swapped=at, between=between)]
         for swapped, (expected, operation, ref) in state.swaps.items():
             if expected < at < swapped:
                 return [
