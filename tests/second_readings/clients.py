@@ -294,6 +294,14 @@ def nonmonotonic_poll(log: Log, history: History) -> Iterator[Word]:
             highest = max(highest, offset)
 
 
+BEGINNING = -2
+"""The offset of a consumer that is sent to the beginning of the log."""
+
+
+def place_of(at: At) -> int:
+    return at.place
+
+
 @of_logs("JEPSEN-poll-skip")
 def poll_skip(log: Log, history: History) -> Iterator[Word]:
     """A consumer that was not sent elsewhere gets every message between two that it gets. It gets
@@ -308,6 +316,14 @@ def poll_skip(log: Log, history: History) -> Iterator[Word]:
                     # What a whole reading does not show may have been gone when this one came by.
                     sure = log.read is None or skipped in at_last
                     yield (violated if sure else undecided)(log.name, consumer, skipped)
+    # One that was sent to the beginning gets the first message first.
+    for move in log.moves:
+        later = [at for at in (*log.polls, *log.moves) if at.place > move.place]
+        mine = min((at for at in later if at.process == move.process), key=place_of, default=None)
+        if move.body.offset == BEGINNING and mine in log.polls and mine is not None:
+            for skipped in there:
+                if mine.body.offsets and skipped < mine.body.offsets[0]:
+                    yield undecided(log.name, move.process, skipped)
 
 
 @of_logs("JEPSEN-aborted-read")

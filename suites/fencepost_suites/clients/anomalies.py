@@ -240,7 +240,8 @@ class _Unseen:
 @final
 class Unseen(Rule[_Unseen]):
     """JEPSEN-unseen. A write that was acknowledged before the last complete reading asked for the
-    end lies beyond it. The reading breaks the promise: until then, a consumer could still have seen the write."""
+    end lies beyond it. The reading breaks the promise: until then, a consumer could still have seen
+    the write."""
 
     clause = "JEPSEN-unseen"
     keys = staticmethod(by_partition)
