@@ -30,6 +30,7 @@ from typing import Any, Final, TypeVar, final
 from msgspec import Struct
 
 from fencepost import (
+    SECOND,
     UNBEGUN,
     Event,
     Excused,
@@ -66,6 +67,8 @@ _TOLD: Final[frozenset[type[Struct]]] = DELETIONS | {ProcessSpawned}
 """The events by which it is known whose word about a deletion counts."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
 """The events that are about no topic."""
+SERVES_FORMER_NS: Final = 30 * SECOND
+"""How long a broker may serve a topic that was deleted and made again, before it reads of that."""
 OF_REPLICAS: frozenset[type[Struct]] = DELETIONS | {LeadershipStarted, FollowingStarted}
 """The events that tell the topics of one name apart, for events of replicas."""
 OF_CLIENTS: frozenset[type[Struct]] = DELETIONS | {ProduceInvoked, ConsumerPositioned}
@@ -91,6 +94,8 @@ class Generations:
         self.made = True
         """Whether the topic was made again since the last deletion, by the records or by an
         answer."""
+        self.made_ns = 0
+        """When that was told first."""
         self.doubted = False
         """Whether a client asked for a deletion, and does not know what became of it."""
         self.begun: set[tuple[str, int]] = set()
@@ -103,8 +108,15 @@ class Generations:
         self.anew: set[int] = set()
         """The partitions that were forfeited and began anew."""
 
-    def deletes(self, body: TopicCommitted | AdminCompleted) -> bool:
+    def deletes(self, body: TopicCommitted | AdminCompleted, at_ns: int) -> bool:
         """Applies a word about the topic. Returns whether it is the first one of a deletion."""
+        made = self.made
+        anew = self._told(body)
+        if self.made and (anew or not made):
+            self.made_ns = at_ns
+        return anew
+
+    def _told(self, body: TopicCommitted | AdminCompleted) -> bool:
         # One deletion is told twice: by the record, and by the answer to the client that asked.
         # Each word is counted for itself, and the larger count is the number of deletions: so the
         # second word about one deletion does not begin another topic. Clients may get no answer,
@@ -180,7 +192,17 @@ class Generations:
                 return True
             case Polled(final=True):
                 return True
+            # A broker that has not read of the deletion still serves the former topic's messages.
+            # The consumer goes on behind them, so it counts again once it is positioned.
+            case Polled() if body.partition not in self.anew and self._is_former(event, body):
+                self.begun.discard((event.process, body.partition))
         return (event.process, getattr(body, "partition", -1)) in self.begun
+
+    def _is_former(self, event: Event, body: Polled) -> bool:
+        """Whether a poll may be of the former topic: soon after the topic was made again, and with
+        no message that was sent since."""
+        soon = self.made and event.at_ns - self.made_ns <= SERVES_FORMER_NS
+        return soon and bool(body.operations) and self.invoked.keys().isdisjoint(body.operations)
 
 
 class Renews(Rule[S]):
@@ -230,7 +252,7 @@ class PresentTopics:
                 self._renew(body)
         if kind in DELETIONS:
             topic = self._of(body.subject if kind is AdminCompleted else body.topic)
-            if topic.deletes(body):
+            if topic.deletes(body, event.at_ns):
                 self._begin_anew(topic)
             return ()
         topic = self._of(body.topic)

@@ -34,6 +34,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     LogAppended,
     Polled,
+    ProduceInvoked,
     broker_of,
     partition_of,
 )
@@ -63,7 +64,7 @@ class ReadsStayBelowWatermark(Rule[_Readable]):
     before. Exercised when the leader held more than it served."""
 
     clause = "RP-07"
-    reads = frozenset({ConsumerPositioned})
+    reads = frozenset({ConsumerPositioned, ProduceInvoked})
     keys = staticmethod(by_partition)
     state = _Readable
 

@@ -199,6 +199,7 @@ def test_only_a_leader_by_a_record_after_the_deletion_leads_the_next_topic(
     h = HistoryBuilder()
     delete_topic(h, offset=9)
     make_topic(h, offset=10)
+    invoke_named(h, "op-4", "op-0")
     positioned(h)
     poll(h, A, 4, 5)
     lead(h, 2, offset)
@@ -207,6 +208,40 @@ def test_only_a_leader_by_a_record_after_the_deletion_leads_the_next_topic(
     poll(h, A, 0)
     (found,) = verdict(h, "nonmonotonic-poll").violations
     assert (elected in found.because) == deposed
+
+
+@pytest.mark.parametrize(("later_ms", "broken"), [(29_000, 0), (31_000, 1)])
+def test_a_broker_that_has_not_read_of_the_deletion_serves_the_former_topic_for_a_while(
+    later_ms: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    acked(h, 0, "old")
+    answers(h, "delete_topic", "ok")
+    answers(h, "create_topic", "ok")
+    positioned(h)
+    poll(h.after(later_ms), A, 0, o0="old")
+    invoke_named(h, "new")
+    acked(h, 0, "new")
+    poll(h, READER, 0, o0="new")
+    read(h, 1)
+    assert verdict(h, "inconsistent-offsets").violated == broken
+
+
+def test_a_consumer_that_got_the_former_topic_counts_again_once_it_is_positioned() -> None:
+    for again, broken in ((False, 0), (True, 1)):
+        h = HistoryBuilder()
+        acked(h, 0, "old")
+        answers(h, "delete_topic", "ok")
+        answers(h, "create_topic", "ok")
+        invoke_named(h, "new")
+        positioned(h)
+        poll(h, A, 0, o0="old")
+        if again:
+            positioned(h)
+        poll(h, A, 0, 1, o0="new")
+        poll(h, READER, 0, o0="new")
+        read(h, 1)
+        assert verdict(h, "inconsistent-offsets").violated == broken
 
 
 def test_a_node_that_begins_again_with_old_messages_does_not_count_any_more() -> None:

@@ -134,7 +134,7 @@ class Stored:
         topic = self.topics.get(body.topic)
         return topic is None or topic.counts(event)
 
-    def forget(self, body: TopicCommitted | AdminCompleted) -> str:
+    def forget(self, body: TopicCommitted | AdminCompleted, at_ns: int) -> str:
         """Applies a word about a topic. Returns its name, if it was deleted: then nothing of it
         counts any more."""
         if isinstance(body, TopicCommitted):
@@ -144,7 +144,7 @@ class Stored:
             deletes = body.api == "delete_topic" and body.outcome == "ok"
         if not deletes and name not in self.topics:
             return ""
-        anew = self.topics.setdefault(name, Generations()).deletes(body)
+        anew = self.topics.setdefault(name, Generations()).deletes(body, at_ns)
         # One deletion is told by two words, and a record of the former topic may be read between.
         if anew or (deletes and isinstance(body, TopicCommitted)):
             for place in [one for one in self.records if one[0] == name]:
@@ -188,7 +188,7 @@ class Stored:
                         known = self.ended.setdefault(place, {})
                         known[self.ids.get(slot, -1)] = ended, end, event.at_ns
             case TopicCommitted() | AdminCompleted() as body:
-                self.forget(body)
+                self.forget(body, event.at_ns)
 
     def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
         """A replica has stored something, maybe before what looked wrong."""
@@ -410,15 +410,15 @@ class ReadIsStored(Rule[_Read]):
     planes = KRAFT
     state = _Read
 
-    @on(*STORED_KINDS, ConsumerPositioned, Polled)
+    @on(*STORED_KINDS, ProduceInvoked, ConsumerPositioned, Polled)
     def step(self, state: _Read, event: Event, body: Struct) -> Findings:
         match body:
             case Polled():
                 return self._polled(state, event, body)
-            case ConsumerPositioned():
-                state.stored.of_present(event)  # it reads the topic that there is by now
+            case ConsumerPositioned() | ProduceInvoked():
+                state.stored.of_present(event)  # of the topic that there is by now
             case TopicCommitted() | AdminCompleted():
-                name = state.stored.forget(body)
+                name = state.stored.forget(body, event.at_ns)
                 state.led = {place: end for place, end in state.led.items() if place[0] != name}
             case _:
                 state.stored.learn(event)
@@ -582,7 +582,7 @@ class EntersCaughtUp(Rule[_Entering]):
     @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAnswered)
     def step(self, state: _Entering, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted | AdminCompleted):
-            state.forget(state.stored.forget(body))
+            state.forget(state.stored.forget(body, event.at_ns))
             return NOTHING
         about = (*OF_TOPIC, HighWatermarkAdvanced, IsrChangeAnswered)
         if isinstance(body, about) and not state.stored.of_present(event):
