@@ -305,8 +305,8 @@ class ControllerIsFirst(Rule[_Fences]):
     of an older controller, which may not have noticed its end, does not count. A controller that
     loses its session soon may have been without ZooKeeper, and could store no declaration. A broker
     is not cut off if its controller answers, in the end, a heartbeat that it had sent before it
-    fenced itself, and no fault acted upon the link between them. One that names another reason than
-    silence is believed if its session has ended, or if it was refused."""
+    fenced itself, and no fault acted upon the link between them. One that says that its
+    session has ended, or that it was refused, is believed if that is so."""
 
     clause = "HB-11"
     state = _Fences
@@ -341,9 +341,13 @@ class ControllerIsFirst(Rule[_Fences]):
         contact = state.contacts.setdefault(event.process, Contact())
         contact.take(event)
         if isinstance(body, BrokerStateChanged) and (body.old, body.new) == ("ACTIVE", "FENCED"):
-            # Another reason counts with its own event: a session that ended, or a refusal.
-            other = contact.session != "connected" or event.process in state.refused
-            if body.reason == "controller_silent" or not other:
+            # Another reason counts with its own event, where the broker has it.
+            untrue = {
+                "controller_silent": True,
+                "session_ended": contact.session == "connected",
+                "refused": event.process not in state.refused,
+            }
+            if untrue.get(body.reason, False):
                 return self._fenced(state, event, body, contact)
         return NOTHING
 

@@ -409,14 +409,21 @@ def refusal(h: HistoryBuilder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "broken"), [((), True), ((session_lost,), False), ((refusal,), False)]
+    ("reason", "before", "broken"),
+    [
+        ("session_ended", (), True),
+        ("session_ended", (session_lost,), False),
+        ("refused", (), True),
+        ("refused", (refusal,), False),
+        ("taken_over", (), False),
+    ],
 )
 def test_a_broker_that_fences_itself_for_another_reason_has_lost_its_session_or_was_refused(
-    before: tuple[Callable[[HistoryBuilder], None], ...], broken: bool
+    reason: str, before: tuple[Callable[[HistoryBuilder], None], ...], broken: bool
 ) -> None:
     """HB-11: the reason alone is its own word."""
     accepted = (began, declared, active_broker, answered, received, wait(700))
-    early = call(changed, new="FENCED", reason="session_ended")
+    early = call(changed, new="FENCED", reason=reason)
     assert (judged_as("HB-11", *accepted, *before, early) is VIOLATED) is broken
 
 
