@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost import Rule
+from fencepost_clusters.etcd.rules.lasting import KeysLastAsTheirLease
 from fencepost_clusters.etcd.rules.leaders import OneLeaderATerm
 from fencepost_clusters.etcd.rules.leases import ExpiredKeysAreGone
 from fencepost_clusters.etcd.rules.locks import OldHoldersAreRefused, TokensGrow
@@ -20,6 +21,7 @@ ALL: tuple[Rule[Any], ...] = (
     RevisionsAreUnique(),
     KeysAreLinearizable(),
     ExpiredKeysAreGone(),
+    KeysLastAsTheirLease(),
     TokensGrow(),
     OldHoldersAreRefused(),
 )
