@@ -98,6 +98,8 @@ class Generations:
         """When that was told first."""
         self.doubted = False
         """Whether a client asked for a deletion, and does not know what became of it."""
+        self.replayed: dict[str, int] = {}
+        """process -> the newest record of a topic of this name that it has told, where it does."""
         self.begun: set[tuple[str, int]] = set()
         """The processes, and partitions, whose events are of the present topic."""
         self.invoked: dict[str, int] = {}
@@ -174,7 +176,9 @@ class Generations:
             case PartitionCommitted():
                 return body.offset > self.deleted_at
             # A log with messages, before the topic was made again, is the former topic's.
-            case LeadershipStarted() | FollowingStarted() if body.log_end > 0 and not self.made:
+            case LeadershipStarted() | FollowingStarted() if body.log_end > 0 and (
+                not self.made or self._lags(event)
+            ):
                 self.begun.discard((event.process, body.partition))
                 return False
             case LeadershipStarted() | FollowingStarted() | ConsumerPositioned():
@@ -197,6 +201,12 @@ class Generations:
             case Polled() if body.partition not in self.anew and self._is_former(event, body):
                 self.begun.discard((event.process, body.partition))
         return (event.process, getattr(body, "partition", -1)) in self.begun
+
+    def _lags(self, event: Event) -> bool:
+        """Whether a process may still mean the former topic, soon after the next one was made: by
+        its own records, it has not read of the deletion. One that starts replays them all."""
+        soon = event.at_ns - self.made_ns <= SERVES_FORMER_NS
+        return soon and self.replayed.get(event.process, self.deleted_at) < self.deleted_at
 
     def _is_former(self, event: Event, body: Polled) -> bool:
         """Whether a poll may be of the former topic: soon after the topic was made again, and with
@@ -240,6 +250,9 @@ class PresentTopics:
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
         kind = type(body)
+        if kind is TopicCommitted:
+            told = self._of(body.topic).replayed
+            told[event.process] = max(body.offset, told.get(event.process, -1))
         if kind in _TOLD and not self._is_told(event, body):
             return ()
         # The forfeit comes first: an event that forfeits a partition is not judged for it any more.

@@ -43,16 +43,16 @@ def delete_replica(h: HistoryBuilder) -> None:
     h.add("broker-1#1", ended)
 
 
-def delete_topic(h: HistoryBuilder, offset: int = 9) -> None:
+def delete_topic(h: HistoryBuilder, offset: int = 9, process: str = "controller-1#1") -> None:
     """The deletion of the topic is committed."""
     body = TopicCommitted(offset=offset, topic="orders", topic_id="t", deleted=True)
-    h.add("controller-1#1", body)
+    h.add(process, body)
 
 
-def make_topic(h: HistoryBuilder, offset: int = 20) -> None:
+def make_topic(h: HistoryBuilder, offset: int = 20, process: str = "controller-1#1") -> None:
     """The topic is made again."""
     body = TopicCommitted(offset=offset, topic="orders", topic_id="t2", deleted=False)
-    h.add("controller-1#1", body)
+    h.add(process, body)
 
 
 def answer_deletion(h: HistoryBuilder) -> None:

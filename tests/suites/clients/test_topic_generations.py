@@ -227,6 +227,28 @@ def test_a_broker_that_has_not_read_of_the_deletion_serves_the_former_topic_for_
     assert verdict(h, "inconsistent-offsets").violated == broken
 
 
+@pytest.mark.parametrize(
+    ("replays", "later_ms", "counts"),
+    [(1, 10, False), (50, 10, True), (60, 10, True), (None, 10, True), (1, 31_000, True)],
+)
+def test_a_node_that_replays_late_may_follow_the_former_topic_for_a_while(
+    replays: int | None, later_ms: int, counts: bool
+) -> None:
+    """RP-06: the topic was deleted and made again while the node was down. What it had committed of
+    the former one is nothing that a leader of the new one lacks."""
+    late, h = "broker-3#2", HistoryBuilder()
+    for process in (p.B1, p.B2):
+        delete_topic(h, 50, process)
+        make_topic(h, 60, process)
+    p.lead(h, p.B1, 0)
+    if replays is not None:
+        make_topic(h, replays, late)
+    h.after(later_ms)
+    p.follow(h, late, log_end=5, mark=5, epoch=0)
+    p.lead(h, p.B2, 1, log_end=3, mark=3)
+    assert (p.verdict(h, "RP-06").violated > 0) is counts
+
+
 def test_a_consumer_that_got_the_former_topic_counts_again_once_it_is_positioned() -> None:
     for again, broken in ((False, 0), (True, 1)):
         h = HistoryBuilder()
