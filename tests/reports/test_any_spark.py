@@ -101,6 +101,7 @@ def here(
     return Here(outcomes, written(out), tuple(map(str, few)), written(installed), written(all_))
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_lacks_the_code_makes_the_same_report_though_an_executor_is_killed(
     cluster: Cluster,
     code: tuple[str, ...],

@@ -121,7 +121,11 @@ def lose_last_batch(log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(one, marks=brought(one)) for one in ("4.1.0", "3.9.2")]
+    "version",
+    [
+        pytest.param("4.1.0", marks=[brought("4.1.0"), pytest.mark.nightly]),
+        pytest.param("3.9.2", marks=brought("3.9.2")),
+    ],
 )
 def test_another_version_acknowledges_keeps_and_is_judged(
     tmp_path: Path, plugins: Plugins, version: str

@@ -67,6 +67,7 @@ def test_a_zookeeper_that_does_not_answer_is_named_with_the_brokers_last_lines(
     assert failed.value.exit_code == 4
 
 
+@pytest.mark.nightly
 @brought(LATE)
 def test_rubbish_in_a_znode_and_a_lost_majority_stop_no_broker(
     tmp_path: Path, plugins: Plugins

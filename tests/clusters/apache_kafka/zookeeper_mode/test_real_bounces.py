@@ -48,9 +48,13 @@ def brought(version: str) -> pytest.MarkDecorator:
     )
 
 
-both = pytest.mark.parametrize(
-    "version", [pytest.param(one, marks=brought(one)) for one in (EARLY, LATE)]
-)
+def both(by_day: str) -> pytest.MarkDecorator:
+    """Both versions, of which one is tried each night only."""
+    night = {EARLY, LATE} - {by_day}
+    each = {one: [brought(one), *([pytest.mark.nightly] * (one in night))] for one in (EARLY, LATE)}
+    return pytest.mark.parametrize(
+        "version", [pytest.param(one, marks=marks) for one, marks in each.items()]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +170,7 @@ def judged(result: RunResult, version: str, broken: Sequence[Mapping[str, str]])
     assert by >= {violated for act in broken for violated in act.items()}, verdicts
 
 
-@both
+@both(by_day=EARLY)
 def test_requests_from_before_a_bounce_are_obeyed_before_kip_380_and_refused_since(
     tmp_path: Path, plugins: Plugins, version: str
 ) -> None:
@@ -264,7 +268,7 @@ def a_request_of_a_deposed_controller_is_refused(run: Run) -> None:
     )
 
 
-@both
+@both(by_day=LATE)
 def test_a_broker_that_restarts_while_the_controller_looks_away(
     tmp_path: Path, plugins: Plugins, version: str
 ) -> None:

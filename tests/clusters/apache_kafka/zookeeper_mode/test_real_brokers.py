@@ -100,6 +100,7 @@ def a_controller_cut_off_from_zookeeper_is_replaced_and_comes_back_with_a_newer_
     return writes
 
 
+@pytest.mark.nightly
 @brought(EARLY)
 def test_a_controller_is_replaced_over_one_server(tmp_path: Path, plugins: Plugins) -> None:
     with running(plugins, tmp_path / "run", EARLY, Shape()) as run:
