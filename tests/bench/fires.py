@@ -129,7 +129,7 @@ def main() -> int:
     options = parser.parse_args()
     plugins = load()
     known = [Known(one) for one in witnesses(plugins.promises)]
-    kept = [one for root in (*KEPT_RUNS[::-1], *(options.runs or ())) for one in runs_below(root)]
+    kept = [one for root in (*(options.runs or ()), *KEPT_RUNS[::-1]) for one in runs_below(root)]
     until = time.monotonic() + options.minutes * 60
     # As many as nobody reaches in a night: each is made when its turn comes.
     sources = [_source(options.seed, number, kept) for number in range(10_000)]

@@ -10,10 +10,10 @@ Pure: all chance comes from the stream that is passed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random  # noqa: TID251 - a seeded stream is passed in
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, final, get_args, get_type_hints
 
 from msgspec import Struct, structs
 
@@ -23,8 +23,13 @@ from fencepost.judging.folder import Promises
 from fencepost.judging.judge import Judge
 from fencepost.judging.rules import Rule
 from fencepost.judging.verdicts import Outcome
-from second_readings.mutations import MS, ordered, other_value, own_books, sends
+from second_readings.mutations import MS, may_differ, ordered, other_value, own_books, sends
 from second_readings.reading import History
+
+SPELLED = 0.25
+"""How often a field gets a value that its type has, whatever other events have there."""
+NOTHING = ("", (), 0, -1)
+"""What fields have that say nothing."""
 
 
 class How(StrEnum):
@@ -95,7 +100,7 @@ def _repeated(events: Sequence[Event], one: Event, random: Random) -> Changed | 
 
 
 def _later(events: Sequence[Event], one: Event, random: Random) -> Changed | None:
-    by_ns = random.choice((5, 500, 5_000, 20_000)) * MS
+    by_ns = random.choice((5, 500, 5_000, 30_000)) * MS
     delayed = [
         structs.replace(event, at_ns=event.at_ns + by_ns)
         if event.process == one.process and event.at_ns >= one.at_ns
@@ -105,8 +110,24 @@ def _later(events: Sequence[Event], one: Event, random: Random) -> Changed | Non
     return Changed(_thing(How.LATER, one), ordered(delayed))
 
 
+def _spelled(event: Event, random: Random) -> tuple[str, Any]:
+    """A field of an event, and a value that it may have by its type, though no event of the run
+    may have it there: one of those that are written out, or none at all."""
+    kinds = get_type_hints(type(event.body))
+    choices = [
+        (name, value)
+        for name in event.body.__struct_fields__
+        if may_differ(event, name)
+        for value in (*get_args(kinds[name]), *NOTHING)
+        if type(value) is type(was := getattr(event.body, name)) and value != was
+    ]
+    return random.choice(choices) if choices else ("", None)
+
+
 def _altered(events: Sequence[Event], one: Event, random: Random) -> Changed | None:
     name, value = other_value(events, one, random)
+    if not name or random.random() < SPELLED:
+        name, value = _spelled(one, random)
     if not name:
         return None
     how = random.choice((How.ALTERED, How.LIED, How.AGREED))
@@ -171,7 +192,10 @@ class Witness:
         """Whether its clause is violated by it alone."""
         judge = Judge([self.rule, *self.beside], promises.clauses, history.plane)
         judge.take(events)
-        found = judge.end(history.end).verdicts.get(self.rule.clause)
+        # What comes later may come after the end that the run had.
+        last_ns = max((event.at_ns for event in events), default=0)
+        end = replace(history.end, ended_at_ns=max(last_ns, history.end.ended_at_ns))
+        found = judge.end(end).verdicts.get(self.rule.clause)
         return found is not None and found.verdict is Outcome.VIOLATED
 
 
