@@ -86,6 +86,9 @@ class StoredEnds:
     """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
     Over ZooKeeper a leader may store an ISR itself."""
 
+    newest_of: dict[tuple[str, int], PartitionCommitted | None] = field(default_factory=dict)
+    """process, leader epoch -> the answer of `stored`, until the next record; of no process, that
+    of `newest_told`."""
     taken: Event | None = None
     """The event that was applied last: each is applied once, whichever rule brings it first."""
     losses: dict[str, Loss] = field(default_factory=dict)
@@ -134,6 +137,7 @@ class StoredEnds:
         self.following[slot_of(process)] = leader
 
     def _stores(self, process: str, body: PartitionCommitted) -> None:
+        self.newest_of.clear()
         if body.leader >= 0:  # an epoch may end before the next leader is elected
             self.leaders[body.leader_epoch] = body.leader
         words = self.words.setdefault(body.leader_epoch, {})
@@ -210,8 +214,23 @@ class StoredEnds:
             words = {} if before is None else self.words[before]
         return words
 
+    def newest_told(self, leader_epoch: int) -> PartitionCommitted | None:
+        """The newest stored state of a leader epoch (`told`), by the word of any process."""
+        asked = "", leader_epoch
+        if asked not in self.newest_of:
+            told = self.told(leader_epoch).values()
+            self.newest_of[asked] = max(told, key=lambda one: one.offset, default=None)
+        return self.newest_of[asked]
+
     def stored(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
         """The newest stored state of a leader epoch (`told`) by the word of another process."""
+        # Asked at each commit and answer, and changed by records alone.
+        asked = process, leader_epoch
+        if asked not in self.newest_of:
+            self.newest_of[asked] = self._newest(process, leader_epoch)
+        return self.newest_of[asked]
+
+    def _newest(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
         known = [
             (other, one)
             for other, one in self.told(leader_epoch).items()

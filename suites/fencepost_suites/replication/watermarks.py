@@ -279,8 +279,7 @@ class StoredIsrCounts(Rule[_Counted]):
             return NOTHING
         # Of the same leader epoch only: a record of a later one may be replayed before this
         # leader's commit is reported.
-        told = state.stored.told(body.leader_epoch).values()
-        known = max(told, key=lambda one: one.offset, default=None)
+        known = state.stored.newest_told(body.leader_epoch)
         counted, isr = body.counted, body.isr if known is None else known.isr
         evidence = Evidence.SELF if known is None else Evidence.PEER
         # More may be counted than are stored, and none less.
