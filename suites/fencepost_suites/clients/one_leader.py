@@ -6,7 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from fencepost import NOTHING, Event, Finding, Findings, Key, RunEnd, Shared, on
+from fencepost import (
+    HARMS_DISK,
+    NOTHING,
+    Event,
+    FaultInjected,
+    Finding,
+    Findings,
+    Key,
+    RunEnd,
+    Shared,
+    on,
+)
 from fencepost_kafka import PartitionCommitted, Polled, ProduceCompleted, ReadCompleted
 from fencepost_kafka.judging.generations import Renews
 from fencepost_suites.clients.anomalies import LostWrite, Unread
@@ -23,6 +34,8 @@ class _Led:
     """The writes with acks=1, to the rule about those with acks=all."""
     leaders: set[int] = field(default_factory=set)
     """The leaders by committed metadata."""
+    replicas: tuple[int, ...] = ()
+    """The ids of its replicas, by the newest record."""
     found: list[Finding] = field(default_factory=list)
     certain: tuple[Finding, ...] = ()
     """What was found of a former topic, or before the disks were lost, under one leader."""
@@ -37,8 +50,10 @@ class _Led:
 class LostByOneLeader(Renews[_Led]):
     """JEPSEN-lost-write-acks1. A write with acks=1 may be lost with its leader. As long as the
     partition has had no other one by committed metadata, and was not without one since its first
-    one, it must be read where it was acknowledged, as a write with acks=all must. A new leader may
-    be recorded later than what clients saw of it, so this is judged at the end."""
+    one, it must be read where it was acknowledged, as a write with acks=all must. What a fault took
+    from the leader's disk was on no other one, though the leader is back before another is elected:
+    writes of before are promised no more. A new leader may be recorded later than what clients saw
+    of it, so this is judged at the end."""
 
     clause = "JEPSEN-lost-write-acks1"
     keys = staticmethod(by_partition)
@@ -57,6 +72,17 @@ class LostByOneLeader(Renews[_Led]):
         # them. Before the first leader, a partition has had none to lose.
         if body.skipped or began:
             state.leaders |= {body.leader, NONE} if body.skipped else {body.leader}
+        state.replicas = body.replicas
+        return NOTHING
+
+    @on(FaultInjected)
+    def _harmed(self, state: _Led, event: Event, body: FaultInjected) -> Findings:
+        slots = body.acts(*HARMS_DISK)
+        # The number of a slot is its broker's id, where it is that of a replica.
+        others = {*state.replicas} - state.leaders
+        if any(_number(slot) not in others for slot in slots):
+            fresh = self.renewed(state)
+            state.unread, state.found, state.certain = fresh.unread, fresh.found, fresh.certain
         return NOTHING
 
     @on(ProduceCompleted)
@@ -78,3 +104,9 @@ class LostByOneLeader(Renews[_Led]):
     def end(self, state: _Led, end: RunEnd) -> Findings:
         state.found += _WITH_ALL.end(state.unread, end)
         return state.judged()
+
+
+def _number(slot: str) -> int:
+    """The number at the end of a slot's name; -1: it has none."""
+    number = slot.rpartition("-")[2]
+    return int(number) if number.isdecimal() else -1

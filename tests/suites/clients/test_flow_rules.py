@@ -17,6 +17,7 @@ from tests.suites.clients.client_histories import (
 )
 from tests.suites.partition_histories import stated
 
+from fencepost import HARNESS, FaultInjected
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import ConsumerPositioned, PartitionCommitted, Polled, ProbeCompleted
 
@@ -254,6 +255,45 @@ def test_a_write_that_a_consumer_got_and_one_leader_lost_at_the_end_breaks_it() 
     poll(h, A, 0, 1)
     poll(h, READER, 0)
     read(h, 1)
+    assert verdict(h, ACKS1).violated == 1
+
+
+def harmed(h: HistoryBuilder, slot: str) -> None:
+    h.add(HARNESS, FaultInjected(
+        fault_id="power-1", fault="lose_power", targets=(slot,), receipt=True, evidence="",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slot", "later", "broken"),
+    [("broker-1", False, 0), ("node", False, 0), ("broker-2", False, 1), ("broker-1", True, 1)],
+)
+def test_what_a_fault_took_from_the_leaders_disk_is_promised_no_more(
+    slot: str, later: bool, broken: int
+) -> None:
+    """It is back before another one is elected. A write that comes later is promised again."""
+    h = HistoryBuilder()
+    led_by(h, 1)
+    acked(h, 0, acks=1)
+    if later:
+        harmed(h, slot)
+    acked(h, 1, acks=1)
+    poll(h, A, 0, 1)
+    if not later:
+        harmed(h, slot)
+    poll(h, READER, 0)
+    read(h, 2)
+    assert verdict(h, ACKS1).violated == broken
+
+
+def test_a_write_that_was_lost_before_the_disk_was_harmed_stays_lost() -> None:
+    h = HistoryBuilder()
+    led_by(h, 1)
+    acked(h, 0, acks=1)
+    acked(h, 1, acks=1)
+    poll(h, READER, 0)
+    read(h, 2)
+    harmed(h, "broker-1")
     assert verdict(h, ACKS1).violated == 1
 
 
