@@ -112,7 +112,7 @@ def test_a_broker_names_no_shorter_limit_than_all_others(
 ) -> None:
     named = [call(names_limit, broker=broker, limit_ms=ms) for broker, ms in enumerate(others, 3)]
     own = call(names_limit, broker=2, limit_ms=0)
-    assert judged_as("HB-05", stored, *named, own, wait(5), exits) is outcome
+    assert judged_as("HB-05", *(stored, *named, own, wait(5), exits)) is outcome
 
 
 def test_a_broker_that_was_fenced_meanwhile_may_end() -> None:
