@@ -167,6 +167,9 @@ class _Skips:
     """The next offset of each consumer, and the offsets it skipped that were not seen since."""
 
     next: dict[str, int] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    """The consumers that have got anything. One that leaves a partition and comes back may go on
+    where another one of its group was, wherever it says that it is."""
     refused: dict[str, int] = field(default_factory=dict)
     """consumer -> the offset at which it was when a broker refused it as out of range."""
     gaps: dict[tuple[str, int], list[_Gap]] = field(default_factory=dict)
@@ -220,7 +223,7 @@ class PollSkip(Rule[_Skips]):
         state.refused.pop(event.process, None)
         if body.offset >= 0:
             state.next[event.process] = body.offset
-        elif body.offset == _BEGINNING and not body.out_of_range:
+        elif body.offset == _BEGINNING and event.process not in state.begun:
             # Where the log begins, nobody has said yet. A message that a later reader finds before
             # the first one that it gets was there: the start of a log only grows.
             state.next[event.process] = 0
@@ -243,6 +246,7 @@ class PollSkip(Rule[_Skips]):
             return NOTHING
         # Gaps of any consumer: an offset may be skipped by one, and be read by another.
         found = _met(state, body) if state.gaps else []
+        state.begun.add(event.process)
         due = state.next.get(event.process)
         refused = state.refused.pop(event.process, offsets[0])
         # It goes on beyond the offset that was refused: what is between was skipped, whatever

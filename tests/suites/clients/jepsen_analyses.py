@@ -164,17 +164,30 @@ def anomalies(history: Sequence[Step]) -> frozenset[str]:
     return frozenset(name for name, found in ANALYSES.items() if found(history))
 
 
+def _begins(history: Sequence[Step]) -> Iterator[int]:
+    """The first offset of each consumer that was sent to the beginning before."""
+    begun: set[str] = set()
+    sent: set[str] = set()
+    for step in history:
+        if step.does == "goes" and step.process not in begun:
+            sent.add(step.process)
+        elif step.does == "polls" and step.messages:
+            if step.process in sent - begun:
+                yield step.messages[0].offset
+            begun.add(step.process)
+
+
 def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
     """What our rules find beside, each by a statement of its own."""
     at_last = [step for step in history if step.process == READER and step.does == "polls"]
     there = {one for step in at_last for one in step.messages}
     end = max((step.messages[0].offset for step in history if step.does == "reads"), default=0)
     consumed = {one for step in polls(history) if step.process != READER for one in step.messages}
-    own = acked(history)
+    own, at = acked(history), places(history)
     sent = {one.name for one in writes(history)}
     found = {
         # One that failed, too: it is stored, and that twice.
-        "duplicate": any(len(at) > 1 for name, at in places(history).items() if name in sent),
+        "duplicate": any(len(of) > 1 for name, of in at.items() if name in sent),
         # A consumer got it, and the whole reading has nothing there.
         "inconsistent-offsets": any(
             one.offset not in {other.offset for other in there} for one in consumed
@@ -186,10 +199,15 @@ def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
             and (one.offset < end or one.name in {other.name for other in consumed})
             for one in own
         ),
-        # Behind an acknowledgement in real time, whoever sent it.
+        # Behind an acknowledgement in real time, whoever sent it, and whoever shows where it is.
         "nonmonotonic-send": any(
-            one.ended < other.sent and other.offset <= one.offset for one in own for other in own
+            one.ended < other.sent and min(at[other.name]) <= max(at[one.name])
+            for one in own
+            for other in writes(history)
+            if other.outcome != "fails" and at.get(one.name) and at.get(other.name)
         ),
+        # Where a consumer begins that was sent to the beginning, and had got nothing before.
+        "poll-skip": any(offset < first for first in _begins(history) for offset in log(history)),
     }
     seen = {one.name for one in polled(history)}
     # What the reading did not reach, though a consumer once had got something behind it.
