@@ -101,6 +101,22 @@ def test_an_isolated_controller_resigns_and_its_successor_has_all_committed_meta
     assert clients.list_topics().outcome == "ok"
 
 
+@pytest.mark.only(
+    "reference/quorum", reason="Kafka's controllers do not say which heartbeats they accept"
+)
+@clause("QC-36")
+def test_an_isolated_controller_renews_no_lease_of_a_broker_that_reaches_no_other(
+    cluster: KafkaCluster, faults: Faults, clients: KafkaClients
+) -> None:
+    clients.produce("orders")
+    old, victim = cluster.active_controller, cluster.brokers[0]
+    others = [c for c in cluster.controllers if c != old]
+    with faults.partition([old, victim], others):
+        cluster.eventually(victim.fenced)
+        cluster.eventually(victim.fenced_by_controller)
+    cluster.eventually(victim.active)
+
+
 def a_second_in_its_epoch(after: int) -> Callable[[VoteAnswered], bool]:
     """Whether another candidate was answered before in the epoch of this answer, an epoch that
     comes after another."""
