@@ -40,7 +40,7 @@ def folder(foreign: Foreign, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(draw=st.randoms(use_true_random=False))
 def test_any_changed_folder_is_read_or_refused_in_a_sentence(
     foreign: Foreign, draw: random.Random
@@ -52,7 +52,7 @@ def test_any_changed_folder_is_read_or_refused_in_a_sentence(
         foreign.read(folder)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(draw=st.randoms(use_true_random=False))
 def test_tables_with_a_digest_that_fits_are_not_believed_for_it(
     foreign: Foreign, draw: random.Random

@@ -32,13 +32,13 @@ def test_it(cluster):
     pass
 """
 SIMULATED = ("--runtime", "simulated", "--seed", "3")
-DISTRIBUTED = "[pytest]\naddopts = -n 2\n"
+DISTRIBUTED = "[pytest]\naddopts = -n 1\n"
 
 
 def test_tests_in_workers_of_xdist_give_the_same_answer(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(KILLED)
     alone = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
-    (tmp_path / "pytest.ini").write_text(DISTRIBUTED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -n 2\n")
     apart = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
     assert _answer(apart) == _answer(alone)
     assert _answer(apart)["receipts"] == {"faults": 1, "without": []}
