@@ -68,6 +68,8 @@ class _Unplaced:
         self.least: _Acknowledged | None = None
         """Of the writes that were invoked after its acknowledgement, the one with the least
         offset."""
+        self.following: _Sent | None = None
+        """The same of those that its idempotent producer has sent after it."""
 
 
 class _Suspect(Struct, frozen=True):
@@ -157,6 +159,9 @@ class NonmonotonicSend(Rule[_Order]):
             later = one.acknowledged and one.at.at_ns < begun_ns
             if later and (one.least is None or offset < one.least.offset):
                 one.least = write
+            own = one.at.process == event.process and 0 < one.number < number
+            if own and (one.following is None or offset < one.following.write.offset):
+                one.following = _Sent(number, write)
         if state.last is None or offset > state.last.offset:
             state.last = write
         found = NOTHING if before is None else self._judged(state, event, body, before)
@@ -182,7 +187,7 @@ class NonmonotonicSend(Rule[_Order]):
     ) -> Findings:
         """A reader shows where a write is."""
         if one.number:
-            self._sent(state, event, body, _Sent(one.number, write))
+            self._sent(state, event, body, _Sent(one.number, write), one.following)
         if one.before is not None and write.offset <= one.before.offset:
             return (_out_of_order(event, body, one.before, write),)
         if one.least is not None and one.least.offset <= write.offset:
@@ -210,12 +215,20 @@ class NonmonotonicSend(Rule[_Order]):
         return (_out_of_order(event, body, before, now),)
 
     @staticmethod
-    def _sent(state: _Order, event: Event, body: ProduceCompleted | Polled, sent: _Sent) -> None:
-        """Compares a write with the one that its producer has sent last."""
+    def _sent(
+        state: _Order,
+        event: Event,
+        body: ProduceCompleted | Polled,
+        sent: _Sent,
+        following: _Sent | None = None,
+    ) -> None:
+        """Compares a write with that one of those which its producer has sent after it, or else
+        with the one that it has sent last."""
         ended = sent.write.at
-        newest = state.newest.get(ended.process, sent)
+        newest = following or state.newest.get(ended.process, sent)
         first, second = (sent, newest) if sent.number < newest.number else (newest, sent)
-        state.newest[ended.process] = second
+        if following is None:
+            state.newest[ended.process] = second
         if first.write.offset <= second.write.offset:
             return
         broken = violated(

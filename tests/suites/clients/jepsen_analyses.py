@@ -164,17 +164,15 @@ def anomalies(history: Sequence[Step]) -> frozenset[str]:
     return frozenset(name for name, found in ANALYSES.items() if found(history))
 
 
-def _begins(history: Sequence[Step]) -> Iterator[int]:
-    """The first offset of each consumer that was sent to the beginning before."""
-    begun: set[str] = set()
-    sent: set[str] = set()
+def _firsts(history: Sequence[Step]) -> Iterator[int]:
+    """What consumers got first after they had gone to the beginning."""
+    at_begin: set[str] = set()
     for step in history:
-        if step.does == "goes" and step.process not in begun:
-            sent.add(step.process)
-        elif step.does == "polls" and step.messages:
-            if step.process in sent - begun:
-                yield step.messages[0].offset
-            begun.add(step.process)
+        if step.does == "goes":
+            at_begin.add(step.process)
+        elif step.does == "polls" and step.process in at_begin:
+            at_begin.remove(step.process)
+            yield step.messages[0].offset
 
 
 def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
@@ -183,11 +181,18 @@ def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
     there = {one for step in at_last for one in step.messages}
     end = max((step.messages[0].offset for step in history if step.does == "reads"), default=0)
     consumed = {one for step in polls(history) if step.process != READER for one in step.messages}
-    own, at = acked(history), places(history)
+    own = acked(history)
     sent = {one.name for one in writes(history)}
+    lies = places(history)
+    own_order = [
+        (first, then)
+        for place, first in enumerate(writes(history))
+        for then in writes(history)[place + 1 :]
+        if first.process == then.process
+    ]
     found = {
         # One that failed, too: it is stored, and that twice.
-        "duplicate": any(len(of) > 1 for name, of in at.items() if name in sent),
+        "duplicate": any(len(at) > 1 for name, at in places(history).items() if name in sent),
         # A consumer got it, and the whole reading has nothing there.
         "inconsistent-offsets": any(
             one.offset not in {other.offset for other in there} for one in consumed
@@ -199,15 +204,19 @@ def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
             and (one.offset < end or one.name in {other.name for other in consumed})
             for one in own
         ),
-        # Behind an acknowledgement in real time, whoever sent it, and whoever shows where it is.
+        # Behind an acknowledgement in real time, whoever sent it. And each place of a message that
+        # lies at two.
         "nonmonotonic-send": any(
-            one.ended < other.sent and min(at[other.name]) <= max(at[one.name])
+            min(lies.get(then.name, {end})) <= max(lies.get(first.name, {-1}))
+            for first, then in own_order
+        )
+        or any(
+            one.ended < other.sent and min(lies.get(other.name, {end})) <= max(lies[one.name])
             for one in own
             for other in writes(history)
-            if other.outcome != "fails" and at.get(one.name) and at.get(other.name)
         ),
-        # Where a consumer begins that was sent to the beginning, and had got nothing before.
-        "poll-skip": any(offset < first for first in _begins(history) for offset in log(history)),
+        # A consumer that goes to the beginning gets what is first there.
+        "poll-skip": any(first > offset for first in _firsts(history) for offset in log(history)),
     }
     seen = {one.name for one in polled(history)}
     # What the reading did not reach, though a consumer once had got something behind it.
@@ -217,7 +226,6 @@ def more_of_ours(history: Sequence[Step]) -> frozenset[str]:
 
 def less_of_ours(history: Sequence[Step]) -> frozenset[str]:
     """What our rules do not find, and why."""
-    places_known = {one.name for one in acked(history) if one.offset >= 0}
     shown = {one.offset for one in polled(history)}
     gone = {one.offset for one in acked(history)} - shown
     there = {
@@ -228,9 +236,11 @@ def less_of_ours(history: Sequence[Step]) -> frozenset[str]:
         # Of two that were acknowledged at one offset, one is remembered: that they are two is an
         # inconsistent offset.
         "unseen": len(set(ends)) < len(ends),
-        # A place that a reader alone knows is not compared.
+        # Of one that a consumer alone has placed, and another one at the same offset, either was
+        # there: that is an inconsistent offset.
         "nonmonotonic-send": all(
-            not {first.name, then.name} <= places_known for first, then in _sent_behind(history)
+            places(history)[first.name] == places(history)[then.name]
+            for first, then in _sent_behind(history)
         ),
         # A skipped message that no whole reading shows is a lost write, or gone: it may have been
         # gone when the consumer came by.

@@ -37,7 +37,7 @@ class Message(NamedTuple):
 
 class Step(NamedTuple):
     """`sends` begins writes that one of OUTCOMES ends; `polls` gets messages; `goes` is sent by a
-    command to an offset (-2: the beginning), as `c goes to@1`."""
+    command to an offset (-2: the beginning, -1: the end), as `c goes to@1`."""
 
     process: str
     does: str

@@ -78,7 +78,7 @@ ROWS = (
     ),
     Row(
         "skipped after it was given up",
-        _SKIPS.format(first="0 goes to@-2; ", second="0 goes to@-2; "),
+        _SKIPS.format(first="0 goes to@-1; ", second="0 goes to@-1; "),
         "no poll-skip",
         "G1c-realtime",
         "G1c-realtime lost-write nonmonotonic-send",
@@ -107,7 +107,7 @@ ROWS = (
     ),
     Row(
         "read twice since it was given up",
-        _TURNED.format(between="0 goes to@-2; "),
+        _TURNED.format(between="0 goes to@-1; "),
         "no nonmonotonic-poll",
         "",
         "",
@@ -121,7 +121,7 @@ ROWS = (
     ),
     Row(
         "a later send lies before, after another subscription",
-        _SENT.replace("; 0 sends a", "; 0 goes to@-2; 0 sends a"),
+        _SENT.replace("; 0 sends a", "; 0 goes to@-1; 0 sends a"),
         "no nonmonotonic-send",
         "nonmonotonic-send",
         "nonmonotonic-send unseen",
@@ -193,7 +193,7 @@ ROWS = (
     ),
     Row(
         "nothing happens",
-        "0 goes to@-2",
+        "0 goes to@-1",
         "no anomaly",
         "",
         "",

@@ -226,6 +226,22 @@ def test_a_reader_shows_that_writes_of_an_idempotent_producer_change_places(
     assert verdict(h, SEND).violated == broken
 
 
+@pytest.mark.parametrize(("offset", "broken"), [(4, 0), (6, 1), (8, 1)])
+def test_a_reader_shows_that_a_write_that_timed_out_lies_behind_any_later_one(
+    offset: int, broken: int
+) -> None:
+    h = HistoryBuilder()
+    sends(h, "first", "second", "third")
+    ends(h, "first", "unknown")
+    acked(h, 5, "second")
+    acked(h, 7, "third")
+    poll(h, READER, offset, **{f"o{offset}": "first"})
+    found = verdict(h, SEND)
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "operation", "other_operation") == ("second", "first")
+
+
 @pytest.mark.parametrize("answered", [("first", "second"), ("second", "first")])
 def test_an_idempotent_producer_keeps_the_order(answered: tuple[str, str]) -> None:
     h = HistoryBuilder()
