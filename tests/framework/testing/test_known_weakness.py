@@ -53,9 +53,8 @@ def test_a_run_says_which_violation_is_expected_and_by_which_test(
     pytester.makepyfile(test_it=SOURCE.read_text())
     pytester.makeconftest("import sys; sys.modules['hypothesis'] = None")
     options = ("--runtime=simulated", "--seed=7", "--defects=serves-without-lease")
-    ran = fencepost(
-        "run", *options, "test_it.py", "--", "-p", "no:hypothesispytest", folder=pytester.path
-    )
+    of_pytest = ("--", "-p", "no:hypothesispytest")
+    ran = fencepost("run", *options, "test_it.py", *of_pytest, folder=pytester.path)
     assert ran.returncode == 0
     pytest.LineMatcher(ran.stdout.splitlines()).fnmatch_lines(
         [
