@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.third_party.environment import Environment
+from zookeeper_servers import available
 
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.extras import EXTRAS, check_extra
@@ -63,10 +64,17 @@ def test_what_needs_an_extra_says_so_by_name(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param("reference/legacy", marks=available),
+        pytest.param("reference/quorum", marks=pytest.mark.nightly),  # three times as long
+    ],
+)
 def test_the_demo_runs_without_an_extra_and_names_the_one_that_makes_its_index(
-    environment: Environment, plain: Path
+    environment: Environment, plain: Path, system: str
 ) -> None:
-    ended = environment.run(plain, "fencepost", "demo", "--system", "reference/quorum")
+    ended = environment.run(plain, "fencepost", "demo", "--system", system)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "pip install 'fencepost[spark]'" in ended.stdout + ended.stderr
     assert len([*plain.glob(".fencepost/*/report/report.html")]) == 2
