@@ -469,7 +469,10 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
                 state.asked[event.process] = body.lease_start_ms, event.at_ns
             case HeartbeatAnswered(error="NONE", active=True):
                 start_ms, sent_ns = state.asked.get(body.client, (-1, 0))
-                if start_ms == body.lease_start_ms:
+                # A new process has the id once it takes what it was given. Until then it waits for
+                # the dead one's lease, if that still runs: else its grant would exercise nothing.
+                waits = self._waits_for(state, body.client, body.broker_id, event.at_ns)
+                if start_ms == body.lease_start_ms and waits is None:
                     ends_ns = sent_ns + (body.lease_end_ms - start_ms) * MS
                     state.leased(body.broker_id, body.client, ends_ns, event.ref)
             case HeartbeatRefused(broker_epoch=-1) if body.error not in _NOT_FOR_THE_ID:

@@ -436,6 +436,33 @@ def test_the_words_of_the_harness_and_the_controller_are_enough_for_qc_35() -> N
     assert stated(broken, "process", "other", "left_ns") == (NEW, OLD, (LEASE_MS - 4) * MS)
 
 
+def ask(h: HistoryBuilder, process: str, start_ms: int) -> None:
+    body = HeartbeatSent(
+        broker_id=1,
+        broker_epoch=-1,
+        controller=101,
+        correlation=1,
+        target_state="ACTIVE",
+        lease_start_ms=start_ms,
+        metadata_offset=0,
+    )
+    h.add(process, body)
+
+
+@pytest.mark.parametrize(("ms", "outcome"), [(0, Outcome.HOLDS), (LEASE_MS, Outcome.NOT_EXERCISED)])
+def test_a_lease_that_is_answered_before_it_is_taken_exercises_qc_35(
+    ms: int, outcome: Outcome
+) -> None:
+    """The controller tells first that it gave the new process a lease."""
+    h = HistoryBuilder()
+    restarted(h)
+    h.after(ms)
+    ask(h, NEW, 4000)
+    answer(h, NEW, start_ms=4000)
+    grant(h, NEW, start_ms=4000)
+    assert verdict(h, "QC-35").verdict is outcome
+
+
 def test_a_refusal_that_both_sides_tell_breaks_qc_35_once() -> None:
     h = HistoryBuilder()
     restarted(h)
