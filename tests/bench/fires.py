@@ -30,11 +30,12 @@ from second_readings.reading import History
 from second_readings.sources import KEPT_RUNS, recorded, runs_below, simulated
 
 from fencepost.campaigns.jobs import done, jobs_for
+from fencepost.events import kind_name
 from fencepost.plugins.manager import Plugins, load
 
 RECORDED = 0.3
 """How often a run is one of those that are kept, once all of them have had their turn."""
-SPARE_S = 120.0
+SPARE_S = 60.0
 """No rule begins with a run that has taken so long."""
 
 
@@ -60,6 +61,8 @@ class Known:
         self.witness = witness
         self.planes: set[str] = set()
         self.tried = 0
+        self.lacks = {kind_name(kind) for kind in witness.rule.handled}
+        """The kinds that it handles, and that no run had."""
         self.recorded: dict[str, str] = {}
         """The runs, at most three, in which it fires as they were recorded, and their planes."""
         self.by: dict[str, Any] | None = None
@@ -74,6 +77,7 @@ class Known:
             "rule": self.witness.name,
             "planes": sorted(self.planes),
             "tried": self.tried,
+            "lacks": sorted(self.lacks),
             "recorded": self.recorded,
             "changed": self.by,
         }
@@ -157,6 +161,7 @@ def _source(seed: int, number: int, kept: Sequence[Path]) -> Source:
 def _take(one: Known, asked: Asked, said: Fired) -> None:
     one.planes.add(asked.plane)
     one.tried += said.tried
+    one.lacks -= said.kinds
     if said.as_recorded and len(one.recorded) < 3:
         one.recorded[asked.run] = asked.plane
     if said.by is not None:
@@ -195,7 +200,9 @@ def report(known: Sequence[Known], plugins: Plugins, runs: Counter[str]) -> dict
             if own and clause not in changed and clause not in recorded_only
         },
         "rules_that_never_fired": {
-            one.witness.name: one.tried for one in known if one.by is None and not one.recorded
+            one.witness.name: {"tried": one.tried, "lacks": sorted(one.lacks)}
+            for one in known
+            if one.by is None and not one.recorded
         },
         "rules": [one.as_json() for one in known],
     }

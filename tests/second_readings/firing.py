@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, final, get_args, get_type_hints
 from msgspec import Struct, structs
 
 from fencepost import Event
+from fencepost.events import kind_name
 from fencepost.events.names import slot_of
 from fencepost.judging.folder import Promises
 from fencepost.judging.judge import Judge
@@ -215,6 +216,8 @@ class Fired(Struct, frozen=True):
     as_recorded: bool
     tried: int = 0
     by: OneThing | None = None
+    kinds: frozenset[str] = frozenset()
+    """The kinds that it handles, and that the run has."""
 
 
 def fired(
@@ -222,10 +225,12 @@ def fired(
 ) -> Fired:
     """Changes one thing after the other until the rule fires."""
     events = witness.reads(history)
+    handled = witness.rule.handled
+    kinds = frozenset(kind_name(type(one.body)) for one in events if type(one.body) in handled)
     if witness.fires(history, events, promises):
-        return Fired(True)
+        return Fired(True, kinds=kinds)
     for tried in range(1, tries + 1):
         changed = one_changed(events, random)
         if changed is not None and witness.fires(history, changed.events, promises):
-            return Fired(False, tried, changed.thing)
-    return Fired(False, tries)
+            return Fired(False, tried, changed.thing, kinds)
+    return Fired(False, tries, kinds=kinds)
