@@ -29,8 +29,8 @@ from second_readings.reading import History
 
 SPELLED = 0.25
 """How often a field gets a value that its type has, whatever other events have there."""
-NOTHING = ("", (), 0, -1)
-"""What fields have that say nothing."""
+EXTREMES = ("", (), 0, -1, 10**9)
+"""What fields have that say nothing, or far too much."""
 
 
 class How(StrEnum):
@@ -113,13 +113,13 @@ def _later(events: Sequence[Event], one: Event, random: Random) -> Changed | Non
 
 def _spelled(event: Event, random: Random) -> tuple[str, Any]:
     """A field of an event, and a value that it may have by its type, though no event of the run
-    may have it there: one of those that are written out, or none at all."""
+    may have it there: one of those that are written out, or an extreme."""
     kinds = get_type_hints(type(event.body))
     choices = [
         (name, value)
         for name in event.body.__struct_fields__
         if may_differ(event, name)
-        for value in (*get_args(kinds[name]), *NOTHING)
+        for value in (*get_args(kinds[name]), *EXTREMES)
         if type(value) is type(was := getattr(event.body, name)) and value != was
     ]
     return random.choice(choices) if choices else ("", None)
