@@ -48,7 +48,8 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
-from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
+from fencepost_suites.availability.calm import Fit
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
 BEGINNING = -2
 

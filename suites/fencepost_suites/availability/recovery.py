@@ -356,8 +356,10 @@ class RecoversInTime(Rule[_Healing]):
         if state.healed is None or state.quiet_ns is None or state.bounds is None:
             return
         bound_ns, took_ns = state.bounds.recovered_ms * MS, at_ns - state.quiet_ns
+        if took_ns <= bound_ns:
+            return
         away = state.away(at_ns)
-        lack = state.lacks(away) if took_ns > bound_ns else _Lack()
+        lack = state.lacks(away)
         if not lack.words:
             return
         broken = violated(

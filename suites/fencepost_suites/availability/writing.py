@@ -53,7 +53,8 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
-from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Fit, Surroundings
+from fencepost_suites.availability.calm import Fit
+from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
 PAUSE_NS = 1_000 * MS
 """A longer time without an open write is a pause of the clients' own making."""

@@ -93,9 +93,9 @@ class _Sessions:
 @final
 class EndedSessionFences(Rule[_Sessions]):
     """REG-06. A session lasts one period from the answer that granted it; the period is the
-    controllers' word, and not only that of the broker. The best evidence is a
-    probe that was sent after the session ended, and whether it was answered. A tenth of the period
-    and 100 ms are allowed for noticing the end."""
+    controllers' word, and not only that of the broker. The best evidence is a probe that was sent
+    after the session ended, and whether it was answered. A tenth of the period and 100 ms are
+    allowed for noticing the end."""
 
     clause = "REG-06"
     keys = staticmethod(by_slot_living)

@@ -207,11 +207,10 @@ class NonmonotonicSend(Rule[_Order]):
             return (Exercised(event.ref, Evidence.CLIENT),)
         # The log was set back. Compared with the old highest offset, each later write would be a
         # violation of its own.
-        state.last = _Acknowledged(body.offset, body.operation, event)
+        now = state.last = _Acknowledged(body.offset, body.operation, event)
         state.before.clear()
         state.unplaced.clear()
         state.newest.clear()
-        now = _Acknowledged(body.offset, body.operation, event)
         return (_out_of_order(event, body, before, now),)
 
     @staticmethod

@@ -163,9 +163,9 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
         for slot, broker in state.may_lead.items():
             process = stored.slots.get(slot, "")
             end = stored.ends.get(process, state.committed)
-            if end >= state.committed or state.judged.get(process) == state.committed:
+            if end >= state.committed or process in state.torn:
                 continue
-            if process in state.torn:
+            if state.judged.get(process) == state.committed:
                 continue
             # A second process of an id has another disk, and either may be the member.
             if any(is_second(one) and first_of(one) == slot for one in stored.slots):

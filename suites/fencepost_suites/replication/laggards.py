@@ -242,9 +242,9 @@ class LaggardIsDropped(Rule[_Leaders]):
     grant of what is never stored, nor a request without an answer while the controllers answer the
     leader's heartbeats, nor for long that it is to ask elsewhere meanwhile. A high watermark that
     does not grow commits nothing. The allowed time is that which a leader names, and no longer than
-    all others name. A commit and a request that come late are judged then, a write
-    that waits at the end is judged there. Exercised when the request
-    was stored by the controller and commits continued."""
+    all others name. A commit and a request that come late are judged then, a write that waits at
+    the end is judged there. Exercised when the request was stored by the controller and commits
+    continued."""
 
     clause = "RP-09"
     absence = (HIGH_WATERMARKS,)

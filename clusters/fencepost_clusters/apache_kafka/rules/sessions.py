@@ -391,19 +391,20 @@ class SilentIsFenced(Rule[_Sessions]):
     per timeout), and a second, while one controller is active, a majority of the voters reaches
     it, and no fault acts upon it or its links to other controllers, but for a delay of less than an
     eighth of that second. A fault that neither stops it nor keeps back what links carry, such as a
-    slow disk, gives it a minute from its begin. It may have removed a voter, so
-    each set of voters counts that a live controller has read last. Elections that nothing explains
-    give no more than four such bounds and a minute in all; where none is known, that is undecided.
-    A silence ends with the record
-    that fences or deletes the broker, or registers another incarnation: when a node has applied
-    that, since the observers may read it later. It begins with the record
-    that unfences a broker which nobody can hear by then. Faults that hold all its heartbeats, or
-    delay them for longer than the bound, keep it silent as a cut does, until a controller says that
-    it has accepted one. Exercised by each fencing of a broker
-    known to be silent; also by the registration of another incarnation, fenced itself,
-    once most of a session has passed. A process that asks for the id all the time is registered
-    before the controller looks for ended sessions, so nothing else fences the former one. An
-    earlier one says nothing of the session, and KR-01 judges it."""
+    slow disk, gives it a minute from its begin. It may have removed a voter, so each set of voters
+    counts that a live controller has read last. Elections that nothing explains give no more than
+    four such bounds and a minute in all; where none is known, that is undecided.
+
+    A silence ends with the record that fences or deletes the broker, or registers another
+    incarnation: when a node has applied that, since the observers may read it later. It begins with
+    the record that unfences a broker which nobody can hear by then. Faults that hold all its
+    heartbeats, or delay them for longer than the bound, keep it silent as a cut does, until a
+    controller says that it has accepted one.
+
+    Exercised by each fencing of a broker known to be silent; also by the registration of another
+    incarnation, fenced itself, once most of a session has passed. A process that asks for the id
+    all the time is registered before the controller looks for ended sessions, so nothing else
+    fences the former one. An earlier one says nothing of the session, and KR-01 judges it."""
 
     clause = "KR-02"
     state = _Sessions
