@@ -19,6 +19,9 @@ class Role(StrEnum):
 
 CLIENTS = "clients"
 """The slot of all clients, which is the end of their links."""
+FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
+"""The requests that a broker answers for its clients. A controller in the same process answers
+others, whatever the broker's state is."""
 COMBINED = "combined"
 """A count of `COUNTS`: that many of the first brokers' processes run a controller as well."""
 

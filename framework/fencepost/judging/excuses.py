@@ -60,6 +60,11 @@ class Excuse(Struct, frozen=True):
         # processes excused every neighbour of an isolated node from everything.
         return not self.directions and slot_of(process) in self.slots
 
+    def touches(self, process: str) -> bool:
+        """Whether it acts upon a process, or upon any link of it."""
+        slot = slot_of(process)
+        return self.hits(process) or any(slot in pair for pair in self.directions)
+
     def between(self, one: str, other: str) -> bool:
         """Whether it affects the link of two processes, in either direction."""
         ends = slot_of(one), slot_of(other)

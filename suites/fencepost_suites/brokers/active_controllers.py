@@ -86,6 +86,7 @@ class OnlyActiveControllerAnswers(Rule[_Active]):
         active = event.process in state.active
         mine = state.ids.get(event.process)
         named = body.active_controller
+        # -1: it names nobody.
         if body.error == "NOT_CONTROLLER" and not active:
             if named == mine or named < -1:
                 return (_misnamed(event.ref, named),)

@@ -47,6 +47,7 @@ from fencepost_kafka import (
     broker_of,
     partition_of,
 )
+from fencepost_kafka.vocabulary import FOR_CLIENTS
 from fencepost_suites.common.keys import by_slot_serving
 from fencepost_suites.common.starts import process_begun
 
@@ -54,9 +55,6 @@ FETCH_WAIT_NS = 1_000 * MS
 """How long before its answer a fetch may have arrived; a produce is stored at once."""
 SLACK_NS = 100 * MS
 """How long past the end of its lease a broker may take to notice, before its answers count."""
-FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
-"""The requests that a broker answers for its clients. A controller in the same process answers
-others, whatever the broker's state is."""
 _TAKEN_OVER = frozenset({"DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH"})
 
 
@@ -150,7 +148,8 @@ class FencedBrokerServesNoClient(Rule[_Slot]):
 
     @on(NodeStarted, BrokerStateChanged, LeaseGranted)
     def _changed(self, state: _Slot, event: Event, body: Struct) -> Findings:
-        """The broker's state or its lease changes, or its next process starts."""
+        """The broker's state or its lease changes, or its next process starts: the slot's newest
+        from then on."""
         known = state.of(event.process)
         match body:
             case BrokerStateChanged():
@@ -244,7 +243,7 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     ) -> Findings:
         if body.role == "broker":
             state.begin(process_begun(event, body))
-            state.started_ns, state.lost = event.at_ns, event.ref
+            state.started_ns = event.at_ns
         return NOTHING
 
     @on(BrokerStateChanged)

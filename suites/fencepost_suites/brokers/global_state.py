@@ -278,7 +278,7 @@ class FencedBrokersLeftOut(Rule[_Answering]):
 
 
 LEFT_OUT_WITHIN_NS: Final = 30_000 * MS
-"""What a broker that answers clients, and that no fault touches, has replayed by then."""
+"""How long a broker may take to replay a record, if it answers clients and no fault touches it."""
 
 
 class _Out(Struct, frozen=True):
@@ -308,9 +308,10 @@ class _Told:
 
 @final
 class FencedBrokersLeftOutInTime(Rule[_Told]):
-    """REG-07, as others know the brokers: that a broker has replayed no record is its own word. It
-    has a lease as long as it answers, so the active controller answers it, and it can replay what
-    that has committed. It is given time for that, and for a fault that keeps it from it."""
+    """REG-07, as others know the brokers: that a broker has replayed no record is its own word. A
+    broker that answers clients has a lease. So the active controller answers its heartbeats, and it
+    can replay what that controller has committed. It is given time for that, and for a fault that
+    keeps it from it."""
 
     clause = "REG-07"
     state = _Told
@@ -340,9 +341,7 @@ class FencedBrokersLeftOutInTime(Rule[_Told]):
             since_ns, ref = out.since
             from_ns = max(since_ns, state.began.get(slot, 0))
             recently = state.excuses.since(body.sent_at_ns - LEFT_OUT_WITHIN_NS)
-            touched = any(
-                one.hits(slot) or any(slot in pair for pair in one.directions) for one in recently
-            )
+            touched = any(one.touches(slot) for one in recently)
             if touched or body.sent_at_ns - from_ns <= LEFT_OUT_WITHIN_NS:
                 continue
             broken = violated(

@@ -64,9 +64,11 @@ replace each other."""
 
 def period_ns_of(body: LeaseGranted, given_ns: int = 0) -> int:
     """The length of a granted lease: as long as its broker says, and no longer than controllers
-    give (`given_ns`; 0: none has said so)."""
+    give (`given_ns`; 0: none has said so). A broker that says nothing above 0 has the latter."""
     said_ns = (body.lease_end_ms - body.lease_start_ms) * MS
-    return min(said_ns, given_ns) if given_ns and said_ns > 0 else given_ns or said_ns
+    if not given_ns:
+        return said_ns
+    return min(said_ns, given_ns) if said_ns > 0 else given_ns
 
 
 @final

@@ -34,6 +34,7 @@ from fencepost_kafka import (
     SnapshotStored,
     broker_of,
 )
+from fencepost_kafka.committed import Brokers
 
 _ERRORS = {
     "claimed": "DUPLICATE_BROKER_REGISTRATION",
@@ -54,13 +55,12 @@ class _Refusals:
     elected: dict[str, int] = field(default_factory=dict)
     """controller process -> the committed end when it was elected last."""
     levels: dict[str, tuple[int, Cause]] = field(default_factory=dict)
-    holder: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """broker -> offset and incarnation of its newest record."""
+    brokers: Brokers = field(default_factory=Brokers)
+    holder: dict[int, str] = field(default_factory=dict)
+    """broker -> the incarnation in its newest record."""
     former: dict[str, tuple[int, int, Cause]] = field(default_factory=dict)
     """An incarnation that was replaced -> the broker, and the record that replaced it with its
     offset."""
-    deleted: dict[int, int] = field(default_factory=dict)
-    """broker -> the offset of its newest deletion."""
 
     def known_to(self, controller: str, broker: int) -> tuple[int, int]:
         """The committed ends at the last two accepting answers to a broker, as far as this
@@ -82,21 +82,18 @@ class _Refusals:
 
     def registered(self, event: Event, body: BrokerCommitted) -> None:
         """A record names who has an id."""
+        news, _ = self.brokers.take(body)
+        if not news:
+            return
         known = self.holder.get(body.broker_id)
-        if known is not None and known[0] >= body.offset:
-            return
-        # A node that starts again reads what a deletion has ended.
-        if body.offset < self.deleted.get(body.broker_id, -1):
-            return
-        if known is not None and known[1] != body.incarnation:
-            self.former[known[1]] = body.broker_id, body.offset, event.ref
-        self.holder[body.broker_id] = (body.offset, body.incarnation)
+        if known is not None and known != body.incarnation:
+            self.former[known] = body.broker_id, body.offset, event.ref
+        self.holder[body.broker_id] = body.incarnation
 
     def forget(self, body: BrokerDeleted) -> None:
         """A broker is deleted, and its processes are forgotten with it."""
         broker, offset = body.broker_id, body.offset
-        self.deleted[broker] = max(offset, self.deleted.get(broker, -1))
-        if broker in self.holder and self.holder[broker][0] < offset:
+        if self.brokers.forget(body):
             del self.holder[broker]
         gone = [one for one, (of, at, _) in self.former.items() if of == broker and at < offset]
         for one in gone:

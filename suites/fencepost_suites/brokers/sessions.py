@@ -44,8 +44,9 @@ from fencepost_kafka import (
     broker_of,
 )
 from fencepost_kafka.committed import Brokers
+from fencepost_kafka.vocabulary import FOR_CLIENTS
 from fencepost_suites.brokers.exchanges import Exchanges
-from fencepost_suites.brokers.fencing import FOR_CLIENTS, Serving
+from fencepost_suites.brokers.fencing import Serving
 from fencepost_suites.brokers.leases import period_ns_of
 from fencepost_suites.common.keys import by_slot_living
 

@@ -66,7 +66,8 @@ class _Stopping:
     """process -> the id under which it took a lease."""
     wishes: dict[str, _Wish] = field(default_factory=dict)
     allowed: set[str] = field(default_factory=set)
-    """Those that a controller told to end; of those that tell of leases, those that took that."""
+    """The processes that a controller let end. One that tells of its leases must have taken that
+    answer, too."""
     lost: set[str] = field(default_factory=set)
     """Processes that lost their id to another process: none of their leaderships is left to
     move."""

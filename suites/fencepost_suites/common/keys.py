@@ -64,11 +64,6 @@ def by_process(event: Event) -> Keys:
     return ((event.process,),)
 
 
-def by_writer(event: Event) -> Keys:
-    """The process that wrote the event."""
-    return ((event.process,),)
-
-
 def by_life(event: Event) -> Keys:
     """The process that wrote the event, or that the harness asked to end, or saw the end of."""
     body: Any = event.body

@@ -231,11 +231,7 @@ class _Learning:
         event = self.former.pop(process, None)
         if event is None or at_ns - event.at_ns <= LEARNED_WITHIN_NS:
             return
-        slot = slot_of(process)
-        touched = any(
-            one.hits(process) or any(slot in pair for pair in one.directions)
-            for one in self.excuses.since(event.at_ns)
-        )
+        touched = any(one.touches(process) for one in self.excuses.since(event.at_ns))
         if not touched:
             broken = _no_quorum(event, "a former one, for {after_ns}", after_ns=at_ns - event.at_ns)
             late = Deadline(broken, (process,), event.at_ns, at_ns, LEARNED_WITHIN_NS)

@@ -161,6 +161,11 @@ class RecordsReadAlike(Rule[_Replayed]):
         return (broken,)
 
 
+def _record(event: Event) -> Any:
+    """The record that an event tells, one of `_RECORDS`."""
+    return event.body
+
+
 @dataclass(slots=True)
 class _Ahead:
     """How far controllers and others say that the log is committed."""
@@ -168,8 +173,8 @@ class _Ahead:
     controllers: set[str] = field(default_factory=set)
     committed: int = -1
     """The largest offset of a record that a controller has replayed."""
-    others: dict[str, tuple[int, Event, str]] = field(default_factory=dict)
-    """Another process -> the largest offset that it has replayed, its event, and its sentence."""
+    others: dict[str, Event] = field(default_factory=dict)
+    """Another process -> the event of the largest offset that it has replayed."""
 
 
 @final
@@ -195,8 +200,8 @@ class ControllersCommit(Rule[_Ahead]):
             state.committed = max(state.committed, body.offset)
             return NOTHING
         known = state.others.get(event.process)
-        if known is None or body.offset > known[0]:
-            state.others[event.process] = body.offset, event, body.sentence()
+        if known is None or body.offset > _record(known).offset:
+            state.others[event.process] = event
         return NOTHING
 
     def end(self, state: _Ahead, end: RunEnd) -> Findings:
@@ -208,12 +213,12 @@ class ControllersCommit(Rule[_Ahead]):
                 Evidence.PEER,
                 "{process} {read}, and the controllers have replayed up to {committed}",
                 process=process_scope(process),
-                read=read,
-                offset=offset,
+                read=_record(event).sentence(),
+                offset=_record(event).offset,
                 committed=state.committed,
             )
-            for process, (offset, event, read) in state.others.items()
-            if offset > state.committed
+            for process, event in state.others.items()
+            if _record(event).offset > state.committed
             and end.whole_until(event.at_ns)
             and event.at_ns + READ_WITHIN_NS <= end.ended_at_ns
         ]

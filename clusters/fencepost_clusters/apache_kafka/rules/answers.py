@@ -36,11 +36,11 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS, LEADERSHIPS
+from fencepost_kafka.vocabulary import FOR_CLIENTS
 
 _LOGGED_WITHIN_NS = 500 * MS
 """A leader logs a high watermark this soon after it has raised it: another thread may answer the
 writes below it, and log that, meanwhile."""
-_FOR_CLIENTS = frozenset({"Produce", "Fetch", "Metadata"})
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class UnregisteredAnswersNone(Rule[_Starting]):
                 state.began[slot] = event.process, event.at_ns, event.ref
             case BrokerStateChanged():
                 state.began.pop(slot_of(event.process), None)
-            case ProbeCompleted() if body.api in _FOR_CLIENTS and body.slot in state.began:
+            case ProbeCompleted() if body.api in FOR_CLIENTS and body.slot in state.began:
                 process, began_ns, ref = state.began[body.slot]
                 if body.sent_at_ns <= began_ns:
                     return NOTHING
