@@ -121,7 +121,17 @@ class Forfeits:
     def take(self, body: Any, process: str = "") -> Sequence[tuple[Place, Reason]]:
         """Applies an event of a process. Returns the partitions that it forfeits, each with the
         reason."""
-        if type(body) in TAKING:
+        kind = type(body)
+        # Most events are writes of clients, and most of these are of no interest.
+        if kind is ProduceInvoked:
+            if body.acks == -1 and (self._harmed or self._failed):
+                self._written(body)
+            return ()
+        if kind is ProduceCompleted:
+            if self._writes:
+                self._acknowledged(body)
+            return ()
+        if kind in TAKING:
             taken = self._takeovers.take(body, process)
             if taken is not None:
                 return self._harm(frozenset({taken[0]}), f"{taken[1]} had its id")
@@ -136,10 +146,6 @@ class Forfeits:
                 return self._harm(brokers, body.fault_id)
             case ProcessExited():
                 return self._ended(slot_of(body.ended))
-            case ProduceInvoked(acks=-1) if self._harmed or self._failed:
-                self._written(body)
-            case ProduceCompleted() if self._writes:
-                self._acknowledged(body)
             case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
                 self._by_session = True
             case ProcessSpawned(role=role) if "broker" in role:

@@ -1,16 +1,16 @@
 """The logs of a partition's replicas as their events describe them, and which batches are
-committed."""
+committed: one fold, for all rules that ask for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from msgspec import Struct
 
 from fencepost import Cause, Event, Shared, is_second, slot_of
-from fencepost_kafka import LogAppended
+from fencepost_kafka import HighWatermarkAdvanced, LogAppended, LogTruncated
 
 Known = tuple[str, str, int]
 """A committed batch: its digest, the process that was first, and the leader epoch."""
@@ -29,29 +29,6 @@ class Batch:
         self.body = body
         self.known: Known = (self.digest, process, self.batch_epoch)
         """It as the first that was committed at its offset."""
-
-
-@final
-class Appends:
-    """The newest batch of a partition: each is read once, for all rules about the logs."""
-
-    def __init__(self) -> None:
-        self._event: Event | None = None
-        self._batch: Batch | None = None
-
-    @staticmethod
-    def of(shared: Shared) -> Appends:
-        """The one object for all rules of a key."""
-        found: Appends = shared.setdefault(Appends, Appends())
-        return found
-
-    def read(self, event: Event, body: LogAppended) -> Batch:
-        """The batch that an event is about."""
-        batch = self._batch
-        if batch is None or event is not self._event:
-            batch = self._batch = Batch(event.process, body)
-            self._event = event
-        return batch
 
 
 @final
@@ -90,6 +67,21 @@ class Terms:
 
 
 @final
+class Committed(Struct, frozen=True):
+    """What a high watermark that moved has committed in a replica's log."""
+
+    batches: Sequence[Batch]
+    """Those of its batches that it has called committed by that, in their order."""
+    agreed: bool
+    """Whether others had committed some of them, and no others in their place."""
+    conflict: Conflict | None
+    """The first of them in whose place another was committed."""
+
+
+_NOTHING: Final = Committed((), False, None)
+
+
+@final
 @dataclass(slots=True)
 class ReplicaLogs:
     """The batches above each replica's high watermark, and the batches below any high watermark.
@@ -105,47 +97,65 @@ class ReplicaLogs:
     slots: dict[str, list[Batch]] = field(default_factory=dict)
     committed: dict[int, Known] = field(default_factory=dict)
     """base offset -> the batch."""
+    _event: Event | None = None
+    """The event that was applied last: each is applied once, whichever rule brings it first."""
+    _appended: Batch | None = None
+    _cut: Sequence[Batch] = ()
+    _committed: Committed = _NOTHING
 
-    def of(self, process: str) -> list[Batch]:
+    @staticmethod
+    def of(shared: Shared) -> ReplicaLogs:
+        """The one object for all rules of a partition."""
+        found: ReplicaLogs = shared.setdefault(ReplicaLogs, ReplicaLogs())
+        return found
+
+    def log(self, process: str) -> list[Batch]:
         """The open batches of a process, or those of the process before it in its slot."""
         log = self.open.get(process)
         if log is None:
             slot = slot_of(process)
-            if is_second(slot):
-                log = []
-            else:
-                log = self.slots.setdefault(slot, [])
+            log = [] if is_second(slot) else self.slots.setdefault(slot, [])
             self.open[process] = log
         return log
 
-    def add(self, batch: Batch) -> None:
+    def append(self, event: Event, body: LogAppended) -> Batch:
         """A replica stored a batch, which replaces what it had from that offset on.
 
         Without a digest it says where something was stored, and not what: it proves nothing.
         """
-        if not batch.digest:
-            return
-        log = self.open.get(batch.process)
-        if log is None:
-            log = self.of(batch.process)
-        while log and log[-1].base_offset >= batch.base_offset:
-            log.pop()
-        log.append(batch)
+        if event is self._event and self._appended is not None:
+            return self._appended
+        self._event = event
+        batch = self._appended = Batch(event.process, body)
+        if batch.digest:
+            log = self.log(batch.process)
+            while log and log[-1].base_offset >= batch.base_offset:
+                log.pop()
+            log.append(batch)
+        return batch
 
-    def truncate(self, process: str, to_offset: int) -> list[Batch]:
+    def truncate(self, event: Event, body: LogTruncated) -> Sequence[Batch]:
         """A replica truncated its log; returns the batches that it lost, newest first."""
-        log = self.of(process)
-        lost: list[Batch] = []
-        while log and log[-1].log_end > to_offset:
-            lost.append(log.pop())
-        return lost
+        if event is not self._event:
+            self._event = event
+            log = self.log(event.process)
+            cut: list[Batch] = []
+            while log and log[-1].log_end > body.to_offset:
+                cut.append(log.pop())
+            self._cut = cut
+        return self._cut
 
-    def commit(self, process: str, high_watermark: int) -> tuple[bool, Conflict | None]:
-        """A replica's high watermark moved. Returns whether it agrees with what others had
-        committed, and the first batch by which it does not."""
-        log = self.open.get(process)
-        if not log:
-            return False, None
+    def commit(self, event: Event, body: HighWatermarkAdvanced) -> Committed:
+        """A replica's high watermark moved."""
+        if event is not self._event:
+            self._event = event
+            self._committed = self._commit(event.process, body.high_watermark)
+        return self._committed
+
+    def _commit(self, process: str, high_watermark: int) -> Committed:
+        log = self.log(process)
+        if not log or log[0].log_end > high_watermark:
+            return _NOTHING
         committed = self.committed
         agreed, count = False, 0
         conflict: Conflict | None = None
@@ -162,9 +172,9 @@ class ReplicaLogs:
                 agreed = True
             elif conflict is None:
                 conflict = Conflict(batch, known[1], known[2])
-        if count:
-            del log[:count]
-        return agreed and conflict is None, conflict
+        batches = log[:count]
+        del log[:count]
+        return Committed(batches, agreed and conflict is None, conflict)
 
     def is_committed(self, batch: Batch) -> bool:
         """Whether this very batch is committed, by any replica.
@@ -193,7 +203,7 @@ class ReplicaLogs:
     def diverging(self, process: str, below: int) -> Conflict | None:
         """The first batch that a replica holds unconfirmed, and that differs from the committed
         one."""
-        for batch in self.of(process):
+        for batch in self.log(process):
             if batch.base_offset >= below:
                 break
             known = self.committed.get(batch.base_offset)

@@ -147,7 +147,8 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         isr = body.isr
         leader = state.leaders.get(body.leader_epoch, -1)
         if stored is not None:
-            isr = (*isr, *(one for one in stored.isr if one not in isr))
+            if stored.isr != isr:
+                isr = (*isr, *(one for one in stored.isr if one not in isr))
             leader = stored.leader if stored.leader >= 0 else leader
         # The leader is alone in its ISR, and nobody else has to have the write.
         if len(isr) < 2:
@@ -162,15 +163,13 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         if behind:
             return (_without(event, body, end, behind, known[behind]),)
         if stored is not None and leader >= 0:
-            followers = {*stored.replicas, *isr} - {leader}
-            needed = {*isr} - {leader}
-            most = state.can_have(event.process, leader, followers, end)
+            reached = state.reached_of(event.process, leader, isr, stored.replicas, end)
             # Which process is which replica is the leader's word alone. A count needs no names: it
             # holds for a leader that names a wrong process, too.
-            if most + len(lost) < len(needed):
-                return (_too_few(event, body, end, most, needed),)
-            if most < len(needed):
-                excused = list(lost)
+            if reached.too_few:
+                return (_too_few(event, body, end, reached.most, reached.needed),)
+            if reached.most < len(reached.needed):
+                excused = list(reached.lost)
         if body.high_watermark < end and min(body.ends, default=end) < end:
             broken = violated(
                 event.ref,

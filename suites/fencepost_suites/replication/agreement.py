@@ -38,13 +38,12 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.log_ends import LogEnds
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.common.replica_logs import Appends, Conflict, ReplicaLogs, Terms
+from fencepost_suites.common.replica_logs import Conflict, ReplicaLogs, Terms
 
 
 @dataclass(slots=True)
 class _Agreement:
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    logs: ReplicaLogs
     terms: Terms = field(default_factory=Terms)
     anew: set[str] = field(default_factory=set)
     """Processes that began to follow with messages in their log, and have not been compared
@@ -82,13 +81,12 @@ class ReplicasAgree(Rule[_Agreement]):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key, shared: Shared) -> _Agreement:
-        return _Agreement(Appends.of(shared))
+        return _Agreement(ReplicaLogs.of(shared))
 
     @on(LogAppended)
     def _appended(self, state: _Agreement, event: Event, body: LogAppended) -> Findings:
-        batch = state.appends.read(event, body)
+        batch = state.logs.append(event, body)
         process, base = batch.process, batch.base_offset
-        state.logs.add(batch)
         state.told.setdefault(bool(batch.digest), {}).setdefault(process, event.ref)
         state.newest[slot_of(process)] = process
         ended = state.ends.appends(process, base, batch.log_end)
@@ -113,7 +111,7 @@ class ReplicasAgree(Rule[_Agreement]):
 
     @on(LogTruncated)
     def _truncated(self, state: _Agreement, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event.process, body.to_offset)
+        state.logs.truncate(event, body)
         state.ends.cuts(event.process, body.to_offset)
         return NOTHING
 
@@ -138,12 +136,13 @@ class ReplicasAgree(Rule[_Agreement]):
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Findings:
         process = event.process
-        agreed, conflict = state.logs.commit(process, body.high_watermark)
+        done = state.logs.commit(event, body)
+        conflict = done.conflict
         if conflict is not None:
             because = state.terms.proof(process, conflict)
             partition = partition_of(body)
             return (_different(event.ref, process, conflict, partition, because),)
-        if agreed and process in state.anew:
+        if done.agreed and process in state.anew:
             state.anew.discard(process)
             return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING

@@ -37,7 +37,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
+from fencepost_suites.common.replica_logs import ReplicaLogs
 
 ANSWERED_WITHIN_NS = 5_000_000_000
 """A leader that steps down answers at once; an event later than this shows that it is alive."""
@@ -54,8 +54,7 @@ class _Stored(Struct, frozen=True):
 class _Sequences:
     """The idempotent batches in each process's log, and which process stored each first."""
 
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    logs: ReplicaLogs
     at: dict[tuple[int, int, str], dict[int, _Stored]] = field(default_factory=dict)
     """producer, sequence and content -> offset -> what stored it there."""
     leads: dict[str, Cause] = field(default_factory=dict)
@@ -84,12 +83,11 @@ class ResendIsStoredOnce(Rule[_Sequences]):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key, shared: Shared) -> _Sequences:
-        return _Sequences(Appends.of(shared))
+        return _Sequences(ReplicaLogs.of(shared))
 
     @on(LogAppended)
     def _appended(self, state: _Sequences, event: Event, body: LogAppended) -> Findings:
-        batch = state.appends.read(event, body)
-        state.logs.add(batch)
+        batch = state.logs.append(event, body)
         # Only the leader's append counts: a follower stores the same batch, and is no resend.
         if body.as_leader and body.producer_id >= 0:
             place = (body.producer_id, body.base_sequence, _content(batch.digest))
@@ -104,7 +102,7 @@ class ResendIsStoredOnce(Rule[_Sequences]):
 
     @on(LogTruncated)
     def _truncated(self, state: _Sequences, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event.process, body.to_offset)
+        state.logs.truncate(event, body)
         return NOTHING
 
     @on(ProduceAnswered)
@@ -120,10 +118,8 @@ class ResendIsStoredOnce(Rule[_Sequences]):
     def _commits(self, state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Findings:
         """A batch that is committed twice in one log is stored twice, whatever is truncated
         elsewhere."""
-        process, high_watermark = event.process, body.high_watermark
-        # Taken before `commit`, which removes them from the open ones.
-        below = [b for b in state.logs.of(process) if b.log_end <= high_watermark]
-        _, conflict = state.logs.commit(process, high_watermark)
+        process, done = event.process, state.logs.commit(event, body)
+        conflict = done.conflict
         if conflict is not None:
             broken = violated(
                 event.ref,
@@ -136,7 +132,7 @@ class ResendIsStoredOnce(Rule[_Sequences]):
                 partition=partition_of(body),
             )
             return (broken,)
-        for batch in below:
+        for batch in done.batches:
             stored = batch.body
             if stored.producer_id < 0:
                 continue

@@ -10,7 +10,6 @@ from msgspec import Struct
 from fencepost import (
     MS,
     NOTHING,
-    Cause,
     Deadline,
     Effect,
     Event,
@@ -23,7 +22,6 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
-    Scope,
     judged,
     on,
     process_scope,
@@ -43,8 +41,8 @@ from fencepost_kafka import (
     ProduceAnswered,
     TopicCommitted,
     partition_at,
-    partition_of,
 )
+from fencepost_kafka.committed import TopicPartition
 from fencepost_kafka.judging.owed import HIGH_WATERMARKS
 
 KEEP_IN_SYNC_MS = 30_000
@@ -83,7 +81,7 @@ class _Blocked:
     keep_ms: int = KEEP_IN_SYNC_MS
     since_ns: int = 0
     waiting: bool = False
-    at: Cause | None = None
+    at: Event | None = None
     """The event since which it waits."""
     dropping: tuple[int, frozenset[int]] | None = None
     """The leader epoch of the request to drop replicas, and those replicas."""
@@ -290,7 +288,7 @@ class LaggardIsDropped(Rule[_Leaders]):
         if body.new != "ACTIVE":
             for place, one in state.partitions.items():
                 if one.leader == event.process:
-                    self._overdue(state, one, partition_at(*place), event.at_ns, event.ref)
+                    self._overdue(state, one, place, event.at_ns, event)
             state.fenced.add(event.process)
             return NOTHING
         state.fenced.discard(event.process)
@@ -305,9 +303,9 @@ class LaggardIsDropped(Rule[_Leaders]):
         if event.process == one.leader:
             # Each further append is a time at which the leader is known to be at work.
             if one.waiting:
-                self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
+                self._overdue(state, one, (body.topic, body.partition), event.at_ns, event)
             else:
-                one.waiting, one.at = True, event.ref
+                one.waiting, one.at = True, event
                 one.since_ns = one.began_ns = event.at_ns
         return NOTHING
 
@@ -320,9 +318,9 @@ class LaggardIsDropped(Rule[_Leaders]):
         # It may be too late already: one write that waited for ten minutes, and was committed then,
         # was judged only if another write came in meanwhile. A high watermark that stays the same
         # commits nothing.
-        self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
+        self._overdue(state, one, (body.topic, body.partition), event.at_ns, event)
         if body.high_watermark > one.mark or not one.waiting:
-            one.waiting, one.at = body.high_watermark < body.log_end, event.ref
+            one.waiting, one.at = body.high_watermark < body.log_end, event
             one.anew(event.at_ns)
         one.mark = body.high_watermark
         # The smaller ISR was stored, and commits go on by it: the promise was kept.
@@ -335,7 +333,7 @@ class LaggardIsDropped(Rule[_Leaders]):
     def _answered(self, state: _Leaders, event: Event, body: ProduceAnswered) -> Findings:
         one = state.of(body)
         if body.error == "REQUEST_TIMED_OUT" and event.process == one.leader:
-            self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
+            self._overdue(state, one, (body.topic, body.partition), event.at_ns, event)
         return NOTHING
 
     @on(IsrChangeAsked, LeadershipStarted, LeadershipEnded, PartitionCommitted, IsrChangeAnswered)
@@ -347,7 +345,7 @@ class LaggardIsDropped(Rule[_Leaders]):
                 # Its first request may come too late; later ones are judged by what comes of them.
                 first = not (one.refused or one.granted or one.unanswered_ns)
                 if event.process == one.leader and first:
-                    self._overdue(state, one, partition_of(body), event.at_ns, event.ref)
+                    self._overdue(state, one, (body.topic, body.partition), event.at_ns, event)
                 self._asked(one, event, body)
             case IsrChangeAnswered() if body.error == _NOT_SENT:
                 pass  # the earlier request has no answer yet
@@ -428,16 +426,20 @@ class LaggardIsDropped(Rule[_Leaders]):
             state.unanswered_ns = state.unanswered_ns or event.at_ns
 
     @staticmethod
-    def _overdue(state: _Leaders, one: _Blocked, partition: Scope, at_ns: int, at: Cause) -> None:
-        since_ns = state.since(one, at_ns)
-        waited_ns = at_ns - since_ns
+    def _overdue(
+        state: _Leaders, one: _Blocked, place: TopicPartition, at_ns: int, at: Event
+    ) -> None:
+        """Judges how long the oldest message has waited by a time, as an event shows it."""
+        # Asked at each append and commit, so nothing is made before it is needed.
         if not one.waiting or one.leader in state.fenced:
             return
-        if one.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
-            return
+        since_ns = state.since(one, at_ns)
+        waited_ns = at_ns - since_ns
         # Twice the time: a follower may have fetched just before it fell silent, and the leader
         # need not look more often than that. The two seconds are for the request and its record.
         if waited_ns <= (2 * one.keep_ms + 2_000) * MS:
+            return
+        if one.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
             return
         # Judged once, until the next commit.
         one.waiting = False
@@ -452,7 +454,7 @@ class LaggardIsDropped(Rule[_Leaders]):
         elif one.elsewhere_ns:
             tried = "elsewhere"
         broken = violated(
-            at,
+            at.ref,
             Evidence.SELF,
             "{leader} has had a write waiting for {since_ns} and "
             + _TRIED[tried]
@@ -460,7 +462,7 @@ class LaggardIsDropped(Rule[_Leaders]):
             leader=process_scope(one.leader),
             since_ns=waited_ns,
             bound_ms=one.keep_ms,
-            partition=partition,
+            partition=partition_at(*place),
             tried=tried,
             times=times,
         )
@@ -485,7 +487,7 @@ class LaggardIsDropped(Rule[_Leaders]):
             if one.at is not None and not out:
                 ended_ns = state.exited.get(one.leader, end.ended_at_ns)
                 until_ns = state.runs_until(one.leader, ended_ns)
-                self._overdue(state, one, partition_at(*place), until_ns, one.at)
+                self._overdue(state, one, place, until_ns, one.at)
 
     def end(self, state: _Leaders, end: RunEnd) -> Findings:
         self._left_waiting(state, end)

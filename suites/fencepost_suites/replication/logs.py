@@ -38,13 +38,14 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import eligible_leaders, leader_joins
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.common.replica_logs import Appends, ReplicaLogs
+from fencepost_suites.common.replica_logs import ReplicaLogs
 
 
 @dataclass(slots=True)
 class _Committed:
     """The highest committed offset of one partition, the event that reported it, and the leader."""
 
+    logs: ReplicaLogs
     high_watermark: int = 0
     process: str = ""
     seq: int = -1
@@ -64,8 +65,6 @@ class _Committed:
     """leader epoch -> the process that led first in it."""
     telling: set[str] = field(default_factory=set)
     """The leaders that have said of a larger ISR that they ask for it."""
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
 
     def stored(self, body: PartitionCommitted, anew: bool) -> None:
         """A record is the newest one of the partition; `anew`: nothing is known of those before.
@@ -93,6 +92,7 @@ class _Acknowledged:
     """The highest offsets of acks=all that were answered and that reached a client, and the leader
     since."""
 
+    logs: ReplicaLogs
     answered: int = 0
     by: Cause | None = None
     acked: int = -1
@@ -101,15 +101,13 @@ class _Acknowledged:
     epoch: int = -1
     before_change: int = -1
     """The highest offset that a client knew to be acknowledged when leadership last moved."""
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
     contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """base offset -> the digest of a batch that was acknowledged there, and the answer."""
 
     def note_contents(self, event: Event, body: ProduceAnswered) -> None:
         """The leader acknowledges what it has stored, whether that is committed or not."""
         base, end = body.base_offset, body.log_end
-        for batch in self.logs.of(event.process):
+        for batch in self.logs.log(event.process):
             if base <= batch.base_offset < end:
                 self.contents[batch.base_offset] = batch.digest, event.ref
         # Below the leader's high watermark a batch is no longer among the open ones.
@@ -119,7 +117,7 @@ class _Acknowledged:
 
     def replaced(self, process: str) -> tuple[int, Cause] | None:
         """The first offset where a replica holds another batch than the acknowledged one."""
-        for batch in self.logs.of(process):
+        for batch in self.logs.log(process):
             digest, at = self.contents.get(batch.base_offset, ("", None))
             if at is not None and digest != batch.digest:
                 return batch.base_offset, at
@@ -139,12 +137,12 @@ class _OfLogs(Rule[_Logs]):
 
     @on(LogAppended)
     def _stored(self, state: _Logs, event: Event, body: LogAppended) -> Findings:
-        state.logs.add(state.appends.read(event, body))
+        state.logs.append(event, body)
         return NOTHING
 
     @on(LogTruncated)
     def _truncated(self, state: _Logs, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event.process, body.to_offset)
+        state.logs.truncate(event, body)
         return NOTHING
 
 
@@ -160,12 +158,12 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
     clause = "RP-06"
 
     def start(self, key: Key, shared: Shared) -> _Committed:
-        return _Committed(appends=Appends.of(shared))
+        return _Committed(ReplicaLogs.of(shared))
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Findings:
         process, high_watermark = event.process, body.high_watermark
-        state.logs.commit(process, high_watermark)
+        state.logs.commit(event, body)
         state.reported(event, high_watermark)
         if process == state.leader:
             state.leaders_watermark = high_watermark
@@ -321,11 +319,11 @@ class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
     reads = frozenset({ProduceInvoked})
 
     def start(self, key: Key, shared: Shared) -> _Acknowledged:
-        return _Acknowledged(appends=Appends.of(shared))
+        return _Acknowledged(ReplicaLogs.of(shared))
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Acknowledged, event: Event, body: HighWatermarkAdvanced) -> Findings:
-        state.logs.commit(event.process, body.high_watermark)
+        state.logs.commit(event, body)
         return NOTHING
 
     @on(ProduceAnswered)

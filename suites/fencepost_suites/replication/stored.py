@@ -252,8 +252,13 @@ class StoredEnds:
     def reached(self, process: str, stored: PartitionCommitted, end: int) -> Reached:
         """How many followers of a process that leads by a stored state may have a log up to
         there."""
-        leader = stored.leader
-        needed = {*stored.isr} - {leader}
+        return self.reached_of(process, stored.leader, stored.isr, stored.replicas, end)
+
+    def reached_of(
+        self, process: str, leader: int, isr: Sequence[int], replicas: Sequence[int], end: int
+    ) -> Reached:
+        """The same of a process that leads as this broker, with this ISR and these replicas."""
+        needed = {*isr} - {leader}
         own, most = slot_of(process), 0
         # Nearly always enough have told that they have it, and nothing more is asked.
         for slot, newest in self.slots.items():
@@ -261,8 +266,7 @@ class StoredEnds:
                 most += 1
                 if most >= len(needed):
                     return Reached(most, needed, {})
-        followers = {*stored.replicas, *stored.isr} - {leader}
-        most = self.can_have(process, leader, followers, end)
+        most = self.can_have(process, leader, {*replicas, *isr} - {leader}, end)
         return Reached(most, needed, self.lost(process, end))
 
     def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:

@@ -27,13 +27,12 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.common.replica_logs import Appends, Batch, ReplicaLogs, Terms
+from fencepost_suites.common.replica_logs import Batch, ReplicaLogs, Terms
 
 
 @dataclass(slots=True)
 class _Following:
-    appends: Appends = field(default_factory=Appends)
-    logs: ReplicaLogs = field(default_factory=ReplicaLogs)
+    logs: ReplicaLogs
     terms: Terms = field(default_factory=Terms)
     began: dict[str, tuple[FollowingStarted, bool]] = field(default_factory=dict)
     """Processes that began to follow and have stored nothing since; and whether in a new epoch."""
@@ -53,7 +52,7 @@ class _Following:
     def had_by(self, epoch: int, batch: Batch) -> str:
         """The leader of an epoch, if its log has that very batch."""
         leader = self.led.get(epoch, "")
-        for one in self.logs.of(leader) if leader else ():
+        for one in self.logs.log(leader) if leader else ():
             if (one.base_offset, one.digest, one.batch_epoch) == (
                 batch.base_offset,
                 batch.digest,
@@ -75,22 +74,18 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
     keys = staticmethod(by_partition)
 
     def start(self, key: Key, shared: Shared) -> _Following:
-        return _Following(appends=Appends.of(shared))
+        return _Following(ReplicaLogs.of(shared))
 
     @on(LogAppended)
     def _appended(self, state: _Following, event: Event, body: LogAppended) -> Findings:
-        batch = state.appends.read(event, body)
-        state.roles.add(batch.process)
-        found = NOTHING
-        if batch.process in state.began:
-            found = self._resumed(state, event, body)
-        state.logs.add(batch)
-        return found
+        state.logs.append(event, body)
+        state.roles.add(event.process)
+        return self._resumed(state, event, body) if event.process in state.began else NOTHING
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Following, event: Event, body: HighWatermarkAdvanced) -> Findings:
         state.marks[event.process] = body.high_watermark
-        _, conflict = state.logs.commit(event.process, body.high_watermark)
+        conflict = state.logs.commit(event, body).conflict
         if conflict is not None:
             because = state.terms.proof(event.process, conflict)
             broken = violated(
@@ -155,7 +150,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
 
     @on(LogTruncated)
     def _truncated(self, state: _Following, event: Event, body: LogTruncated) -> Findings:
-        lost = state.logs.truncate(event.process, body.to_offset)
+        lost = state.logs.truncate(event, body)
         # A torn end of the log is dropped before the replica follows anybody. What is lost by that
         # was not synced. A process that has a role drops nothing by that, whatever it says.
         if body.reason == "recovery" and event.process not in state.roles:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Struct
 
-from fencepost_kafka import LogAppended
-from fencepost_suites.common.replica_logs import Batch, ReplicaLogs
+from fencepost import Event
+from fencepost_kafka import HighWatermarkAdvanced, LogAppended, LogTruncated
+from fencepost_suites.common.replica_logs import Batch, Committed, ReplicaLogs
 
 ONE, TWO = "broker-1#1", "broker-2#1"
 
@@ -27,11 +29,45 @@ def batch(base: int, digest: str, epoch: int = 1) -> LogAppended:
     )
 
 
-def logs(*batches: LogAppended, process: str = ONE) -> ReplicaLogs:
-    built = ReplicaLogs()
-    for one in batches:
-        built.add(Batch(process, one))
-    return built
+def told(process: str, body: Struct) -> Event:
+    return Event("run", process, 0, 0, body)
+
+
+class Logs:
+    """The logs, by what each process tells."""
+
+    def __init__(self, *batches: LogAppended, process: str = ONE) -> None:
+        self.logs = ReplicaLogs()
+        for one in batches:
+            self.append(process, one)
+
+    def append(self, process: str, body: LogAppended) -> Batch:
+        return self.logs.append(told(process, body), body)
+
+    def truncate(self, process: str, to_offset: int) -> list[str]:
+        body = LogTruncated(
+            topic="orders",
+            partition=0,
+            to_offset=to_offset,
+            from_log_end=10,
+            high_watermark=0,
+            leader_epoch=1,
+            reason="leader_epoch",
+        )
+        return [one.digest for one in self.logs.truncate(told(process, body), body)]
+
+    def commit(self, process: str, high_watermark: int) -> Committed:
+        body = HighWatermarkAdvanced(
+            topic="orders",
+            partition=0,
+            high_watermark=high_watermark,
+            leader_epoch=1,
+            as_leader=True,
+            log_end=high_watermark,
+            isr=(1, 2, 3),
+            counted=(1, 2, 3),
+        )
+        return self.logs.commit(told(process, body), body)
 
 
 @pytest.mark.parametrize(
@@ -40,34 +76,52 @@ def logs(*batches: LogAppended, process: str = ONE) -> ReplicaLogs:
 def test_a_batch_replaces_those_that_begin_at_its_offset_or_later(
     base: int, left: list[str]
 ) -> None:
-    built = logs(batch(0, "a"), batch(5, "b"), batch(base, "c"))
-    assert [one.digest for one in built.of(ONE)] == left
+    built = Logs(batch(0, "a"), batch(5, "b"), batch(base, "c"))
+    assert [one.digest for one in built.logs.log(ONE)] == left
 
 
 @pytest.mark.parametrize(("to_offset", "lost"), [(10, []), (9, ["b"]), (5, ["b"]), (4, ["b", "a"])])
 def test_a_truncation_loses_the_batches_that_end_beyond_it(to_offset: int, lost: list[str]) -> None:
-    built = logs(batch(0, "a"), batch(5, "b"))
-    assert [one.digest for one in built.truncate(ONE, to_offset)] == lost
+    assert Logs(batch(0, "a"), batch(5, "b")).truncate(ONE, to_offset) == lost
 
 
 def test_a_replica_agrees_once_another_had_committed_the_same() -> None:
-    built = logs(batch(0, "a"), batch(5, "b"))
-    assert built.commit(ONE, 10) == (False, None)
-    built.add(Batch(TWO, batch(0, "a")))
-    assert built.commit(TWO, 4) == (False, None)
-    assert built.commit(TWO, 5) == (True, None)
-    built.add(Batch("broker-3#1", batch(0, "a")))
-    built.add(Batch("broker-3#1", batch(5, "other")))
-    agreed, conflict = built.commit("broker-3#1", 10)
-    assert not agreed
+    built = Logs(batch(0, "a"), batch(5, "b"))
+    first = built.commit(ONE, 10)
+    assert [one.digest for one in first.batches] == ["a", "b"]
+    assert (first.agreed, first.conflict) == (False, None)
+    built.append(TWO, batch(0, "a"))
+    assert built.commit(TWO, 4) == Committed((), False, None)
+    assert built.commit(TWO, 5).agreed
+    built.append("broker-3#1", batch(0, "a"))
+    built.append("broker-3#1", batch(5, "other"))
+    third = built.commit("broker-3#1", 10)
+    assert not third.agreed
+    assert third.conflict is not None
+    assert (third.conflict.batch.digest, third.conflict.other) == ("other", ONE)
+
+
+def test_a_process_that_has_stored_nothing_commits_what_its_slot_has() -> None:
+    built = Logs(batch(0, "a"))
+    built.commit(ONE, 5)
+    built.append(TWO, batch(0, "other"))
+    conflict = built.commit("broker-2#2", 5).conflict
     assert conflict is not None
-    assert (conflict.batch.digest, conflict.other) == ("other", ONE)
+    assert conflict.batch.process == TWO
+
+
+def test_an_event_is_applied_once_whoever_asks() -> None:
+    built = Logs(batch(0, "a"))
+    body = batch(5, "b")
+    event = told(ONE, body)
+    assert built.logs.append(event, body) is built.logs.append(event, body)
+    assert [one.digest for one in built.logs.log(ONE)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(("below", "diverges"), [(5, False), (6, True)])
 def test_a_batch_diverges_if_it_begins_below_an_offset(below: int, diverges: bool) -> None:
-    built = logs(batch(0, "a"), batch(5, "b"))
+    built = Logs(batch(0, "a"), batch(5, "b"))
     built.commit(ONE, 10)
     for one in (batch(0, "a"), batch(5, "other")):
-        built.add(Batch(TWO, one))
-    assert (built.diverging(TWO, below) is not None) == diverges
+        built.append(TWO, one)
+    assert (built.logs.diverging(TWO, below) is not None) == diverges
