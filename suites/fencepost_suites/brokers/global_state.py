@@ -71,7 +71,7 @@ class _State:
     records: dict[int, _Record] = field(default_factory=dict)
     """offset -> the record; a deletion is one that fences it."""
     incarnations: dict[str, str] = field(default_factory=dict)
-    """process -> its incarnation."""
+    """process -> its incarnation: by the controllers that answered it, or else by its own word."""
     stopping: set[str] = field(default_factory=set)
     """The processes that want to stop."""
     period_ns: int = 0
@@ -124,10 +124,10 @@ class OneGlobalState(Rule[_State]):
         """What others know of the broker, and which process is which incarnation."""
         match body:
             case NodeStarted(role="broker"):
-                state.incarnations[event.process] = body.incarnation
+                state.incarnations.setdefault(event.process, body.incarnation)
             case HeartbeatAnswered(error="NONE"):
                 state.period_ns = max(state.period_ns, body.lease_period_ms * MS)
-                state.incarnations.setdefault(body.client, body.incarnation)
+                state.incarnations[body.client] = body.incarnation
             case BrokerCommitted():
                 state.told(
                     event,

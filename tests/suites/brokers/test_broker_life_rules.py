@@ -29,13 +29,13 @@ from fencepost_kafka import (
 )
 
 
-def answered(h: HistoryBuilder, period_ms: int) -> None:
+def answered(h: HistoryBuilder, period_ms: int, incarnation: str = "x") -> None:
     h.add(
         "controller-1#1",
         HeartbeatAnswered(
             client=BROKER,
             broker_id=1,
-            incarnation="x",
+            incarnation=incarnation,
             request_epoch=5,
             broker_epoch=5,
             error="NONE",
@@ -66,6 +66,21 @@ def test_a_state_under_another_name_breaks_reg_01(new: str, said: str) -> None:
     record(h, 5, fenced=False)
     change(h, "FENCED", new, said=said)
     assert verdict(h, "REG-01").violations[0].evidence is Evidence.SELF
+
+
+@pytest.mark.parametrize(
+    ("named", "registered", "kept"), [("x", "y", False), ("y", "x", True), ("x", "x", True)]
+)
+def test_controllers_know_the_incarnation_of_a_broker_that_names_another(
+    named: str, registered: str, kept: bool
+) -> None:
+    """The record is that of incarnation x."""
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation=named, log_end=0))
+    record(h, 5, fenced=False)
+    answered(h, 2_000, incarnation=registered)
+    change(h, "FENCED", "ACTIVE", said="Online")
+    assert verdict(h, "REG-01").verdict is (Outcome.HOLDS if kept else Outcome.VIOLATED)
 
 
 def test_a_stopping_broker_that_calls_itself_online_breaks_reg_01() -> None:
