@@ -65,6 +65,8 @@ DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminComp
 """The independent words about a deletion."""
 _TOLD: Final[frozenset[type[Struct]]] = DELETIONS | {ProcessSpawned}
 """The events by which it is known whose word about a deletion counts."""
+_DECIDING: Final[frozenset[type[Struct]]] = _TOLD | FORFEITING
+"""The events that decide to which topic, if any, others belong."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
 """The events that are about no topic."""
 SERVES_FORMER_NS: Final = 30 * SECOND
@@ -249,6 +251,24 @@ class PresentTopics:
         """What is held for the partition of an event, and for all of them if it is a fault; none if
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
+        if type(body) in _DECIDING:
+            found = self._decides(event, body)
+            if found is not None:
+                return found
+        topic = self._topics.get(body.topic) or self._of(body.topic)
+        if body.partition in topic.forfeited:
+            return ()
+        # Before any deletion there is one topic of the name, and every event is of it. So nothing
+        # is asked.
+        if (
+            topic.by_record or topic.by_client or body.partition in topic.anew
+        ) and not topic.counts(event):
+            return ()
+        return topic.parts.get(body.partition) or self._part(topic, body)
+
+    def _decides(self, event: Event, body: Any) -> tuple[Held, ...] | None:
+        """Applies an event that decides about others. Returns what it belongs to; None: that is
+        decided as for any other."""
         kind = type(body)
         if kind is TopicCommitted:
             told = self._of(body.topic).replayed
@@ -261,25 +281,17 @@ class PresentTopics:
                 self._forfeit(self._of(name), partition, event, reason)
             if kind in _OF_RUN:
                 return self._every() if kind is FaultInjected else ()
-            if kind is PartitionCommitted and self._again:
-                self._renew(body)
         if kind in DELETIONS:
             topic = self._of(body.subject if kind is AdminCompleted else body.topic)
             if topic.deletes(body, event.at_ns):
                 self._begin_anew(topic)
             return ()
-        topic = self._of(body.topic)
         if kind is PartitionCommitted:
+            if self._again:
+                self._renew(body)
+            topic = self._of(body.topic)
             topic.recorded = max(topic.recorded, body.offset)
-        if body.partition in topic.forfeited:
-            return ()
-        # Before any deletion there is one topic of the name, and every event is of it. So nothing
-        # is asked.
-        if (
-            topic.by_record or topic.by_client or body.partition in topic.anew
-        ) and not topic.counts(event):
-            return ()
-        return topic.parts.get(body.partition) or self._part(topic, body)
+        return None
 
     def _is_told(self, event: Event, body: Any) -> bool:
         """Takes note of the roles of slots. Returns whether an event is told by those whose word it
