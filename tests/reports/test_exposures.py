@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost.reporting import AuthorityRow, FaultRow, Move
 from fencepost_reports.one_run.exposures import exposures, transition_of
 from fencepost_reports.one_run.tables import ExposureRow, FailureRow
 from fencepost_reports.one_run.windows import windows
@@ -20,7 +20,7 @@ LOSS = AuthorityRow(
     type="partition gained: metadata.partition",
     scope="partition orders-0",
     change="gained",
-    effect=Effect.TAKES,
+    effect=Move.TAKES,
     epoch=2,
     was=1,
     holder="",
@@ -119,7 +119,7 @@ def test_a_transition_says_whether_the_holder_changed_and_how_far_the_epoch_went
     assert (
         transition_of(structs.replace(LOSS, epoch=7)) == "partition: to another holder, epochs on"
     )
-    renewed = structs.replace(LOSS, effect=Effect.RENEWS)
+    renewed = structs.replace(LOSS, effect=Move.RENEWS)
     assert transition_of(renewed) == "partition: to the same holder, one epoch on"
     assert transition_of(structs.replace(LOSS, change="lost")) == "partition: to no holder"
-    assert transition_of(structs.replace(LOSS, effect=Effect.GIVES)) == ""
+    assert transition_of(structs.replace(LOSS, effect=Move.GIVES)) == ""

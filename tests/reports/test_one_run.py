@@ -18,7 +18,15 @@ import fencepost as f
 from fencepost.columns import schema_of
 from fencepost.judging.tables.faults import FaultFold
 from fencepost.judging.verdicts import write_verdicts
-from fencepost.reporting import BINS, Effect, Promises, RunFolder, judge_folder, read, sentence
+from fencepost.reporting import (
+    BINS,
+    Move,
+    Promises,
+    RunFolder,
+    judge_folder,
+    read,
+    sentence,
+)
 from fencepost.testing import HistoryBuilder
 from fencepost_reports.one_run.causes import LOST, NAMED, NOTHING, UNSEEN
 from fencepost_reports.one_run.run import RunSource, run_tables
@@ -151,7 +159,7 @@ def test_changes_of_authority_are_listed_once_each_with_what_they_take(made: Mad
 def test_a_first_holder_takes_authority_from_nothing(made: Made) -> None:
     for tables in made.of.values():
         for row in tables.authority:
-            if row.effect is Effect.TAKES:
+            if row.effect is Move.TAKES:
                 earlier = [r for r in tables.authority if r.scope == row.scope]
                 assert earlier[0].position < row.position
 

@@ -58,7 +58,7 @@ from typing import final
 from fencepost import OWN, Change, Event, Facts, slot_of
 from fencepost.reporting import (
     AuthorityRow,
-    Effect,
+    Move,
     changes_authority,
     has_concerns,
     is_client,
@@ -117,7 +117,7 @@ _NO_OPERATION_SURE = 0.35
 """Of a client's operation: it fails by a loss of authority more often than a promise does."""
 _UNAWARE_NS = 15_000_000_000
 """How long a holder may act on that does not know that it is deposed."""
-_EFFECTIVE = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
+_EFFECTIVE = (Move.TAKES, Move.GIVES, Move.RENEWS)
 
 
 @final
@@ -282,7 +282,7 @@ class Causes:
             changes = self._scopes.setdefault(row.scope, [])
             family = row.scope.partition(" ")[0]
             self._families.setdefault(row.kind, set()).add(family)
-            if row.effect is Effect.TAKES and _begins(row, changes):
+            if row.effect is Move.TAKES and _begins(row, changes):
                 losses[family] += 1
             changes.append(row)
             if row.wide:
@@ -402,7 +402,7 @@ class Causes:
             if found and row.change == Change.GAINED:
                 yield self._incident(found, rows, number + len(found), until)
                 found = []
-            if row.effect is Effect.TAKES:
+            if row.effect is Move.TAKES:
                 found.insert(0, row)
         if found:
             yield self._incident(found, rows, len(found) - 1, until)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import OWN, Change, slot_of
-from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost.reporting import AuthorityRow, FaultRow, Move
 from fencepost_reports.one_run.tables import DelayRow
 
 NEVER = -1
-_CHANGES = (Effect.TAKES, Effect.GIVES, Effect.RENEWS)
+_CHANGES = (Move.TAKES, Move.GIVES, Move.RENEWS)
 
 
 def delays(
@@ -62,7 +62,7 @@ def _fenced(fault: FaultRow, scope: str, rows: Sequence[AuthorityRow]) -> Iterat
     """How long it took until a node that held its own authority lost it, and to get it back."""
     first, end = _after(rows, fault.from_ns - 1), _after(rows, fault.to_ns)
     if first and rows[first - 1].change == Change.GAINED:
-        lost = (row.at_ns for row in rows[first:end] if row.effect is Effect.TAKES)
+        lost = (row.at_ns for row in rows[first:end] if row.effect is Move.TAKES)
         yield DelayRow(
             what="fault to fencing",
             of=fault.fault,

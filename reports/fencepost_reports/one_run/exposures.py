@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost import Change
-from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost.reporting import AuthorityRow, FaultRow, Move
 from fencepost_reports.one_run.tables import Antecedent, Count, ExposureRow, FailureRow, WindowRow
 
 
@@ -36,7 +36,7 @@ def transition_of(row: AuthorityRow) -> str:
     It names the sort of scope, whether the holder changed, and by how much the epoch grew.
     """
     family = row.scope.partition(" ")[0]
-    if row.effect not in (Effect.TAKES, Effect.RENEWS) or row.epoch < 0:
+    if row.effect not in (Move.TAKES, Move.RENEWS) or row.epoch < 0:
         return ""
     if row.change == Change.LOST:
         return f"{family}: to no holder"
@@ -44,7 +44,7 @@ def transition_of(row: AuthorityRow) -> str:
     steps = "in the same epoch" if grown == 0 else "one epoch on" if grown == 1 else "epochs on"
     if row.was < 0 or family == "broker":
         steps = "in a new epoch" if grown else steps  # its epochs are not counted one by one
-    holder = "the same holder" if row.effect is Effect.RENEWS else "another holder"
+    holder = "the same holder" if row.effect is Move.RENEWS else "another holder"
     return f"{family}: to {holder}, {steps}"
 
 
@@ -90,7 +90,7 @@ def _first(events: Iterable[tuple[_Event, int]]) -> Mapping[_Event, int]:
 
 def _changes(authority: Iterable[AuthorityRow]) -> Iterator[tuple[_Event, int]]:
     for row in authority:
-        if row.effect is Effect.TAKES:
+        if row.effect is Move.TAKES:
             yield _Event("loss", row.type), row.at_ns
         transition = transition_of(row)
         if transition:

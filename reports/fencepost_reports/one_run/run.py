@@ -12,8 +12,8 @@ from typing import final
 from fencepost import Codec, Event, ProcessExited, ProcessSpawned, kind_name
 from fencepost.reporting import (
     AuthorityRow,
-    Effect,
     JudgedRun,
+    Move,
     PhaseRow,
     Promises,
     RunInfo,
@@ -143,13 +143,13 @@ class _Run:
         changes = {row.position: row for row in folded.authority}
         explaining = {row.explained_by for row in failed.rows} - {-1}
         candidates = {*folded.shown, *failed.named, *explaining}
-        candidates |= {r.position for r in folded.authority if r.effect is not Effect.REFUSES}
+        candidates |= {r.position for r in folded.authority if r.effect is not Move.REFUSES}
 
         def rank(position: int) -> tuple[int, int]:
             if position in explaining:
                 return 0, position
             change = changes.get(position)
-            return (1 if change is not None and change.effect is Effect.TAKES else 2), position
+            return (1 if change is not None and change.effect is Move.TAKES else 2), position
 
         chosen = frozenset(nsmallest(MARKS, candidates, key=rank))
         rows = (_event(p, event, changes.get(p)) for p, event in self.history.at(chosen))
@@ -256,7 +256,7 @@ def _shape(event: Event, change: AuthorityRow | None) -> str:
             return "started"
         case ProcessExited():
             return "ended"
-    if change is None or change.effect in (Effect.NOTES, Effect.REFUSES):
+    if change is None or change.effect in (Move.NOTES, Move.REFUSES):
         return "note"
     if change.change == "lost":
         return "takes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.reporting import AuthorityRow, Effect, FaultRow
+from fencepost.reporting import AuthorityRow, FaultRow, Move
 from fencepost_reports.one_run.tables import FailureRow, WindowRow
 
 
@@ -26,7 +26,7 @@ def windows(
         (ns, " + ".join(sorted(names))) for ns, names in sorted(at.items())
     ]
     ends = [ns for ns, _ in starts[1:]] + [ended_ns + 1]
-    types = [(row.at_ns, row.type) for row in authority if row.effect is Effect.TAKES]
+    types = [(row.at_ns, row.type) for row in authority if row.effect is Move.TAKES]
     failed = [(row.at_ns, row.what) for row in failures]
     return [
         WindowRow(

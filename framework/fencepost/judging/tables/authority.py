@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fencepost.events import Event, NodeStarted, ProcessExited
 from fencepost.events.traits import Authority, Change, shared_record
-from fencepost.judging.tables.rows import AuthorityRow, Effect, SpanRow
+from fencepost.judging.tables.rows import AuthorityRow, Move, SpanRow
 
 
 class _Holder(NamedTuple):
@@ -168,24 +168,24 @@ class AuthorityFold:
             wide=one.wide,
         )
 
-    def _effect(self, scope: _Scope, one: Authority, holder: _Holder) -> Effect:
+    def _effect(self, scope: _Scope, one: Authority, holder: _Holder) -> Move:
         if one.change == Change.REFUSED:
-            return Effect.REFUSES
+            return Move.REFUSES
         if one.change == Change.NOTED or (one.epoch >= 0 and one.epoch < scope.epoch):
-            return Effect.NOTES
+            return Move.NOTES
         same = scope.holder.same(holder)
         if one.change == Change.LOST:
             if not scope.ever or (scope.held and same is False):
-                return Effect.NOTES
+                return Move.NOTES
             scope.held = False
             scope.epoch = max(scope.epoch, one.epoch)
-            return Effect.TAKES
+            return Move.TAKES
         newer = one.epoch > scope.epoch
-        effect = Effect.GIVES
+        effect = Move.GIVES
         if scope.ever and (same is False or (newer and same is None)):
-            effect = Effect.TAKES
+            effect = Move.TAKES
         elif scope.held and newer:
-            effect = Effect.RENEWS
+            effect = Move.RENEWS
         scope.holder = holder if same is False else holder.merged(scope.holder)
         scope.epoch = max(scope.epoch, one.epoch)
         scope.held = scope.ever = True

@@ -58,8 +58,8 @@ class PhaseRow(Struct, frozen=True, kw_only=True):
     from_ns: int
 
 
-class Effect(StrEnum):
-    """The effect of a change of authority on its former holder."""
+class Move(StrEnum):
+    """What a change of authority does to its former holder."""
 
     TAKES = "takes"
     """It ends the authority of another holder, or of the same one. It may explain a failure."""
@@ -89,7 +89,7 @@ class AuthorityRow(Struct, frozen=True, kw_only=True, gc=False):
     type: str
     scope: str
     change: str
-    effect: Effect
+    effect: Move
     epoch: int
     was: int
     holder: str
