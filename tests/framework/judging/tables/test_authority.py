@@ -9,7 +9,7 @@ from msgspec import Struct
 
 import fencepost as f
 import fencepost_kafka as k
-from fencepost.reporting import Effect, Tables
+from fencepost.reporting import Move, Tables
 from fencepost.testing import HistoryBuilder
 from fencepost_clusters.etcd.events.members import BecameLeader, StoppedLeading
 
@@ -54,28 +54,28 @@ def made(*written: tuple[str, Struct]) -> Tables:
     return folded(history.events(), END_NS)
 
 
-def effects(*written: tuple[str, Struct]) -> list[Effect]:
+def effects(*written: tuple[str, Struct]) -> list[Move]:
     return [row.effect for row in made(*written).authority]
 
 
 def test_the_first_holder_takes_nothing_and_another_one_does() -> None:
     assert effects(("a", Held("x", 1)), ("b", Held("x", 2)), ("c", Held("y", 1))) == [
-        Effect.GIVES,
-        Effect.TAKES,
-        Effect.GIVES,
+        Move.GIVES,
+        Move.TAKES,
+        Move.GIVES,
     ]
 
 
 def test_the_same_holder_renews_in_a_new_epoch_and_regains_in_the_same() -> None:
     assert effects(("a", Held("x", 1)), ("a", Held("x", 2)), ("a", Held("x", 2))) == [
-        Effect.GIVES,
-        Effect.RENEWS,
-        Effect.GIVES,
+        Move.GIVES,
+        Move.RENEWS,
+        Move.GIVES,
     ]
 
 
 def test_two_processes_of_one_epoch_cannot_both_hold() -> None:
-    assert effects(("a", Held("x", 1)), ("b", Held("x", 1))) == [Effect.GIVES, Effect.TAKES]
+    assert effects(("a", Held("x", 1)), ("b", Held("x", 1))) == [Move.GIVES, Move.TAKES]
 
 
 def test_a_loss_takes_only_from_the_holder_and_only_in_its_epoch() -> None:
@@ -88,12 +88,12 @@ def test_a_loss_takes_only_from_the_holder_and_only_in_its_epoch() -> None:
         ("b", Held("x", 3, "lost")),
     )
     assert effects(*rows) == [
-        Effect.NOTES,
-        Effect.GIVES,
-        Effect.TAKES,
-        Effect.NOTES,
-        Effect.NOTES,
-        Effect.TAKES,
+        Move.NOTES,
+        Move.GIVES,
+        Move.TAKES,
+        Move.NOTES,
+        Move.NOTES,
+        Move.TAKES,
     ]
 
 
@@ -106,14 +106,14 @@ def test_a_node_and_its_process_are_one_holder() -> None:
         ("book", Held("x", 2, node="guard 7")),
         ("book", Held("x", 3, node="guard 8")),
     )
-    assert effects(*rows) == [Effect.GIVES, Effect.GIVES, Effect.RENEWS, Effect.TAKES]
+    assert effects(*rows) == [Move.GIVES, Move.GIVES, Move.RENEWS, Move.TAKES]
 
 
 def test_an_unknown_holder_of_a_newer_epoch_is_taken_for_another_one() -> None:
     rows = (("a", Held("x", 1)), ("book", Held("x", 2, holder="", node="?")))
     tables = made(*rows)
-    assert [row.effect for row in tables.authority] == [Effect.GIVES, Effect.TAKES]
-    assert [row.position for row in tables.authority if row.effect is Effect.TAKES] == [1]
+    assert [row.effect for row in tables.authority] == [Move.GIVES, Move.TAKES]
+    assert [row.position for row in tables.authority if row.effect is Move.TAKES] == [1]
 
 
 def test_states_end_with_their_process() -> None:
@@ -239,9 +239,9 @@ def test_what_a_new_controller_finds_absent_loses_what_it_had() -> None:
     )
     elected = absent("controller_elected")
     known = effects(("broker-1#1", registered), ("broker-2#1", elected))
-    assert known == [Effect.GIVES, Effect.TAKES]
-    assert effects(("broker-2#1", elected)) == [Effect.NOTES]
-    assert effects(("broker-1#1", registered), ("broker-2#1", absent("gone")))[1] is Effect.NOTES
+    assert known == [Move.GIVES, Move.TAKES]
+    assert effects(("broker-2#1", elected)) == [Move.NOTES]
+    assert effects(("broker-1#1", registered), ("broker-2#1", absent("gone")))[1] is Move.NOTES
 
 
 def test_the_record_of_a_registration_takes_nothing_that_was_given_in_its_epoch() -> None:
@@ -266,16 +266,16 @@ def test_the_record_of_a_registration_takes_nothing_that_was_given_in_its_epoch(
         )
         return "controller-1#1", record
 
-    assert effects(granted(5), fenced(5)) == [Effect.GIVES, Effect.NOTES]
-    assert effects(granted(5), fenced(6)) == [Effect.GIVES, Effect.TAKES]
+    assert effects(granted(5), fenced(5)) == [Move.GIVES, Move.NOTES]
+    assert effects(granted(5), fenced(6)) == [Move.GIVES, Move.TAKES]
     # It does take the id from a process that had it in an epoch before.
-    assert effects(granted(3), fenced(5)) == [Effect.GIVES, Effect.TAKES]
+    assert effects(granted(3), fenced(5)) == [Move.GIVES, Move.TAKES]
 
 
 def test_what_repeats_is_one_row() -> None:
     """A record that each broker replays, and a lease that is renewed."""
     record = k.BrokerCommitted(offset=1, broker_id=1, broker_epoch=5, fenced=False, incarnation="a")
-    assert effects(("broker-1#1", record), ("broker-2#1", record)) == [Effect.GIVES]
+    assert effects(("broker-1#1", record), ("broker-2#1", record)) == [Move.GIVES]
     renewed = ("a", Held("x", 1, matter="renewal"))
-    assert effects(renewed, renewed, ("a", Held("x", 1)), renewed) == [Effect.GIVES] * 3
-    assert effects(renewed, ("b", Held("x", 1, matter="renewal"))) == [Effect.GIVES, Effect.TAKES]
+    assert effects(renewed, renewed, ("a", Held("x", 1)), renewed) == [Move.GIVES] * 3
+    assert effects(renewed, ("b", Held("x", 1, matter="renewal"))) == [Move.GIVES, Move.TAKES]
