@@ -82,11 +82,13 @@ class ActiveOnlyWhenTold(Rule[_Allowed]):
                 taken = state.exchanges.granted(event, body)
                 if body.next_state == "ACTIVE":
                     state.taken = (*state.taken[-TAKEN_KEPT:], taken)
-            case BrokerStateChanged(new="ACTIVE"):
-                return self._active(state, event, body)
-            # Any other state takes the permission away: each activity needs an answer of its own.
+            case BrokerStateChanged(old="ACTIVE", new="ACTIVE"):
+                return NOTHING  # it leaves no fence
             case BrokerStateChanged():
+                found = self._active(state, event, body) if body.new == "ACTIVE" else NOTHING
+                # Each activity needs an answer of its own, also after a fence that was not told.
                 state.by_controller, state.taken = False, ()
+                return found
         return NOTHING
 
     @staticmethod

@@ -92,6 +92,28 @@ def test_a_broker_that_was_allowed_keeps_qc_16() -> None:
     assert (found.verdict, found.evidence) == (Outcome.HOLDS, Evidence.PEER)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_an_activity_after_a_fence_that_is_not_told_breaks_qc_16(silent: bool) -> None:
+    """It says itself that it was fenced, by the state that it leaves."""
+    h = HistoryBuilder()
+    answer(h, OLD)
+    if not silent:
+        grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    change(h, "FENCED", "ACTIVE")
+    found = verdict(h, "QC-16")
+    assert [one.at.seq for one in found.violations] == [2 - silent]
+
+
+def test_a_state_that_is_told_again_keeps_qc_16() -> None:
+    h = HistoryBuilder()
+    answer(h, OLD)
+    grant(h, OLD)
+    change(h, "FENCED", "ACTIVE")
+    change(h, "ACTIVE", "ACTIVE")
+    assert verdict(h, "QC-16").verdict is Outcome.HOLDS
+
+
 def test_an_answer_in_flight_while_it_was_fenced_keeps_qc_16() -> None:
     h = HistoryBuilder()
     answer(h, OLD)
