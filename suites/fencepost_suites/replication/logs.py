@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
@@ -16,6 +17,7 @@ from fencepost import (
     Key,
     Rule,
     Shared,
+    Violated,
     on,
     process_scope,
     violated,
@@ -277,6 +279,8 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         state.record = body
         eligible = state.eligible
         state.stored(body, anew=known is None or bool(body.skipped))
+        if body.isr and body.leader >= 0 and body.leader not in eligible_leaders(body):
+            return (_from_outside(event, body, body.isr, eligible_leaders(body), {}),)
         # Records between the two were not seen: the ISR may have changed in them.
         if known is None or body.skipped:
             return NOTHING
@@ -294,19 +298,29 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         if (asked or silent) and leader_joins(known, body):
             return NOTHING
         former: Facts = {"former": broker_of(known.leader)} if known.leader >= 0 else {}
-        broken = violated(
-            event.ref,
-            Evidence.PEER,
-            "broker {leader} was made leader of {partition} in epoch {epoch} from outside the ISR "
-            "{isr}",
-            leader=broker_of(body.leader),
-            partition=partition_of(body),
-            epoch=body.leader_epoch,
-            isr=tuple(known.isr),
-            eligible=tuple(map(broker_of, sorted(eligible))),
-            **former,
-        )
-        return (broken,)
+        return (_from_outside(event, body, known.isr, eligible, former),)
+
+
+def _from_outside(
+    event: Event,
+    body: PartitionCommitted,
+    isr: Sequence[int],
+    eligible: Set[int],
+    former: Facts,
+) -> Violated:
+    """A record by which a broker leads that is not of an ISR: that of before, or its own."""
+    return violated(
+        event.ref,
+        Evidence.PEER,
+        "broker {leader} was made leader of {partition} in epoch {epoch} from outside the ISR "
+        "{isr}",
+        leader=broker_of(body.leader),
+        partition=partition_of(body),
+        epoch=body.leader_epoch,
+        isr=tuple(isr),
+        eligible=tuple(map(broker_of, sorted(eligible))),
+        **former,
+    )
 
 
 @final

@@ -206,6 +206,15 @@ def test_leadership_that_has_moved_twice_has_moved() -> None:
     assert verdict(h, "RP-06").verdict is Outcome.VIOLATED
 
 
+@pytest.mark.parametrize(("leader", "eligible", "broken"), [(2, (), 1), (3, (), 0), (2, (2,), 0)])
+def test_a_first_record_whose_leader_is_not_of_its_own_isr_breaks_rp_06(
+    leader: int, eligible: tuple[int, ...], broken: int
+) -> None:
+    h = HistoryBuilder()
+    partition(h, 5, leader=leader, epoch=1, isr=(1, 3), eligible=eligible)
+    assert verdict(h, "RP-06").violated == broken
+
+
 def test_a_partition_without_a_leader_breaks_nothing_of_rp_06() -> None:
     h = HistoryBuilder()
     partition(h, 4, leader=1, epoch=1)
