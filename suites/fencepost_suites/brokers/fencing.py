@@ -241,13 +241,16 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     def _started(
         self, state: Serving, event: Event, body: ProcessSpawned | NodeStarted
     ) -> Findings:
-        if body.role == "broker":
-            state.begin(process_begun(event, body))
+        process = process_begun(event, body)
+        # Both words are about one start, and the node's may come after it was active.
+        if body.role == "broker" and process != state.process:
+            state.begin(process)
             state.started_ns = event.at_ns
         return NOTHING
 
     @on(BrokerStateChanged)
     def _changed(self, state: Serving, event: Event, body: BrokerStateChanged) -> Findings:
+        state.process = state.process or event.process
         if not state.was_active:
             state.changed(event, body)
         return NOTHING

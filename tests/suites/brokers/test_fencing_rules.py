@@ -179,6 +179,18 @@ def test_a_broker_that_is_silent_about_its_start_breaks_reg_05_all_the_same() ->
     assert found == [Evidence.SELF, Evidence.CLIENT]
 
 
+@pytest.mark.parametrize("spawned", [False, True])
+def test_a_broker_that_tells_late_that_it_began_was_active_before(spawned: bool) -> None:
+    h = HistoryBuilder()
+    if spawned:
+        body = ProcessSpawned(started=BROKER, slot="broker-1", role="broker", node_id=1, pid=1)
+        h.add("harness", body)
+    change(h, "FENCED", "ACTIVE")
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="a", log_end=0))
+    store(h)
+    assert verdict(h, "REG-05").verdict is Outcome.NOT_EXERCISED
+
+
 @pytest.mark.parametrize("outcome", ["refused", "closed"])
 def test_a_starting_broker_that_refuses_keeps_reg_05(outcome: str) -> None:
     h = HistoryBuilder()
