@@ -304,6 +304,8 @@ class _Claimed:
     """broker process -> id, incarnation."""
     order: dict[int, dict[str, int]] = field(default_factory=dict)
     """id -> incarnation -> offset of its first record."""
+    told: dict[tuple[int, int], str] = field(default_factory=dict)
+    """id, offset -> the incarnation in that record, by the first word of it."""
     known: dict[tuple[str, str], dict[int, str]] = field(default_factory=dict)
     """(process, role) of a node -> id -> the incarnation it replayed last."""
     takeover: dict[tuple[str, str, int], Cause] = field(default_factory=dict)
@@ -422,6 +424,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
 
     @on(BrokerCommitted)
     def _committed(self, state: _Claimed, event: Event, body: BrokerCommitted) -> Findings:
+        told = state.told.setdefault((body.broker_id, body.offset), body.incarnation)
+        if told != body.incarnation:
+            return NOTHING  # a node misquotes it, and nobody has lost the id by that
         order = state.order.setdefault(body.broker_id, {})
         first = order.setdefault(body.incarnation, body.offset)
         # Incarnations that registered between this one's first record and this record: if there are

@@ -396,6 +396,27 @@ def test_an_id_given_back_to_its_loser_breaks_qc_19() -> None:
     assert stated(found, "incarnation", "other_incarnation") == ("old", "new")
 
 
+@pytest.mark.parametrize("later", [True, False])
+def test_a_node_that_misquotes_a_record_gives_no_id_to_another_process(later: bool) -> None:
+    """Others told of the record at that offset before; whether nodes differ, QC-06 judges."""
+    h = HistoryBuilder()
+    taken_over(h)
+    for process, incarnation in ((LEADER, "old"), (CONTROLLER, "new")):
+        h.add(
+            process,
+            BrokerCommitted(
+                offset=7, broker_id=1, broker_epoch=5, fenced=True, incarnation=incarnation
+            ),
+        )
+    if later:
+        h.add(
+            CONTROLLER,
+            BrokerCommitted(offset=9, broker_id=1, broker_epoch=9, fenced=True, incarnation="old"),
+        )
+    beat(h, "old")
+    assert verdict(h, "QC-19").verdict is Outcome.NOT_EXERCISED
+
+
 def test_an_old_record_replayed_late_gives_no_id_back() -> None:
     h = HistoryBuilder()
     taken_over(h, CONTROLLER, LEADER)
