@@ -39,10 +39,10 @@ class Request(Struct, frozen=True):
     `asked` and `controller_epoch` are the broker epoch and controller epoch in the request: from
     the sender's event (`sent`), if it is known. `own` is the newest broker epoch under which the
     answering process had registered (-1: none), and `seen` the highest controller epoch that it had
-    obeyed, before it began to work on this request; `newest` is its newest broker epoch when it
-    answered. `first`: this is the first LeaderAndIsr that
-    the process has obeyed. `early`: the request has no broker epoch, and was sent before the
-    process began.
+    obeyed, before it began to work on this request; if it obeyed that, also those that it names in
+    its answer. `newest` is its newest broker epoch when it answered. `first`: this is the first
+    LeaderAndIsr that the process has obeyed. `early`: the request has no broker epoch, and was sent
+    before the process began.
     """
 
     answer: ControlRequestAnswered
@@ -219,6 +219,11 @@ class Requests:
         seen = _at(process.obeyed, began_ns)
         # A process works on no request before it has registered.
         own = _at(process.registered, began_ns, *process.registered[:1])
+        if body.error == "NONE" and not body.handled_ns:
+            # What it knew as it decided, it says in its answer, too. That counts against it: one
+            # that was silent about its registration, or about a controller, obeyed what it liked.
+            own = max(own, _Since(body.broker_epoch, event.at_ns, None), key=_epoch_of)
+            seen = max(seen, _Since(body.seen_epoch, event.at_ns, None), key=_epoch_of)
         sent, sent_at, begun = found or (None, None, process.number)
         asked = body.request_epoch if sent is None else sent.broker_epoch
         request = Request(
@@ -247,6 +252,10 @@ class Requests:
         # A process that has lost its id may refuse what it likes: it is no broker any more. That it
         # has lost it is its own word, which once let a process obey its former requests.
         return None if process.taken_over and not request.obeyed else request
+
+
+def _epoch_of(since: _Since) -> int:
+    return since.epoch
 
 
 def _at(epochs: Sequence[_Since], at_ns: int, before: _Since = NEVER) -> _Since:
