@@ -43,9 +43,11 @@ from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.surfaces import observed
 from fencepost_suites.heartbeats.accounts import HEARTBEAT_INFO, Superseded
 from fencepost_suites.heartbeats.controllers import CONTROLLER_KINDS, Controllers, answer_facts
-from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Declared, Terms
+from fencepost_suites.heartbeats.terms import LIVE, TERM_KINDS, Terms
 
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
+NO_INCARNATION = -1
+"""The incarnation of a broker that the controller does not know."""
 OF_SENDER = ("NOT_CONTROLLER", "INVALID_INCARNATION_ID")
 """The errors of a whole request: they concern the receiver's office and the sender's id."""
 
@@ -170,37 +172,41 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
             state.granted(event, body)
         if isinstance(body, IsrChangeAnswered) and body.error == "INVALID_INCARNATION_ID":
             return (Exercised(event.ref, Evidence.PEER),)
-        if not isinstance(body, IsrChangeJudged) or term is None:
+        if not isinstance(body, IsrChangeJudged):
             return observed(event, self.clause)
-        known = term.brokers.get(body.broker_id)
+        known = None if term is None else term.brokers.get(body.broker_id)
         if known is None:
-            return NOTHING
+            # What it has declared is not told: but it says which incarnation it has.
+            wrong = body.error == "NONE" and NO_INCARNATION != body.known != body.incarnation_id
+            return (self._taken(event, body, body.known, ()),) if wrong else NOTHING
         if body.incarnation_id == max(known.incarnation, body.known):
             # It may have adopted a newer id than it has declared: that of a registration, which is
             # not told yet. Nobody has ever had an id without one.
             if body.incarnation_id > known.incarnation and body.error == "NONE":
-                one = self._taken(event, body, known)
+                one = self._taken(event, body, known.incarnation, (known.ref,))
                 state.unregistered.append((body.broker_id, body.incarnation_id, one))
             return NOTHING
         if body.error == "INVALID_INCARNATION_ID":
             return (Exercised(event.ref, Evidence.SELF),)
         if body.error != "NONE":
             return NOTHING
-        return (self._taken(event, body, known),)
+        return (self._taken(event, body, known.incarnation, (known.ref,)),)
 
     @staticmethod
-    def _taken(event: Event, body: IsrChangeJudged, known: Declared) -> Violated:
+    def _taken(
+        event: Event, body: IsrChangeJudged, known: int, because: tuple[Cause, ...]
+    ) -> Violated:
         return violated(
             event.ref,
             Evidence.SELF,
             "{process} judged an IsrChange of {other} with incarnation id {epoch}, though broker "
             "{broker} has {other_epoch}",
-            (known.ref,),
+            because,
             process=process_scope(event.process),
             other=process_scope(body.client),
             epoch=body.incarnation_id,
             broker=broker_of(body.broker_id),
-            other_epoch=known.incarnation,
+            other_epoch=known,
         )
 
     def end(self, state: _Overwritten, end: RunEnd) -> Findings:

@@ -64,7 +64,8 @@ class _Registrations:
 
 @final
 class IncarnationIsRegistration(Rule[_Registrations]):
-    """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat. Two
+    """HB-01. The controller's event is the evidence of the incarnation id in a heartbeat, and so is
+    the broker's own, as it sends it. Two
     processes of a broker that run at once may record their registrations in either order. So a
     czxid must be higher only than all that were recorded before its process started. After a
     process has registered anew, only heartbeats that it sent before may have its former czxid."""
@@ -80,11 +81,29 @@ class IncarnationIsRegistration(Rule[_Registrations]):
             case BrokerRegistered():
                 return self._registered(state, event, body)
             case MetadataHeartbeatSent():
-                newest, _ = state.newest_of.get(event.process, (-1, 0))
-                state.sent[event.process, body.correlation] = newest
+                return self._sent(state, event, body)
             case MetadataHeartbeatAnswered():
                 return self._answered(state, event, body)
         return NOTHING
+
+    @staticmethod
+    def _sent(state: _Registrations, event: Event, body: MetadataHeartbeatSent) -> Findings:
+        newest, _ = state.newest_of.get(event.process, (-1, 0))
+        state.sent[event.process, body.correlation] = newest
+        if newest in (-1, body.incarnation_id):
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} sent a heartbeat with incarnation id {epoch}, though its registration has "
+            "czxid {other_epoch}",
+            (state.made[event.process][newest],),
+            process=process_scope(event.process),
+            epoch=body.incarnation_id,
+            other_epoch=newest,
+            broker=broker_of(body.broker_id),
+        )
+        return (broken,)
 
     @staticmethod
     def _registered(state: _Registrations, event: Event, body: BrokerRegistered) -> Findings:
@@ -174,9 +193,10 @@ class _Answers:
 
 @final
 class OldIncarnationRefused(Rule[_Answers]):
-    """HB-12. The controller knows the incarnation that it has declared; its answer does not count.
-    The brokers' evidence is the answer that a process receives, once another process has been
-    registered under its id for the session timeout and six seconds."""
+    """HB-12. The controller knows the incarnation that it has declared, and the one that it names
+    in its answer, if that is higher. The brokers' evidence is the answer that a process receives,
+    once another process has been registered under its id for the session timeout and six
+    seconds."""
 
     clause = "HB-12"
     state = _Answers
@@ -210,23 +230,22 @@ class OldIncarnationRefused(Rule[_Answers]):
 
     @staticmethod
     def _answered(state: _Known, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
-        known = state.declared.get((event.process, body.broker_id))
-        if known is None or body.incarnation_id >= known[0]:
-            return NOTHING
-        if body.error == INVALID_INCARNATION:
+        declared, at = state.declared.get((event.process, body.broker_id), (-1, None))
+        known = max(declared, body.known)
+        if body.error == INVALID_INCARNATION and body.incarnation_id < declared:
             return (Exercised(event.ref, Evidence.SELF),)
-        if body.error != "NONE":
+        if body.error != "NONE" or body.incarnation_id >= known:
             return NOTHING
         broken = violated(
             event.ref,
             Evidence.SELF,
-            "{process} accepted a heartbeat of {other} with incarnation id {epoch}, after it had "
-            "declared {other_epoch} for broker {broker}",
-            (known[1],),
+            "{process} accepted a heartbeat of {other} with incarnation id {epoch}, though it has "
+            "{other_epoch} for broker {broker}",
+            () if at is None else (at,),
             process=process_scope(event.process),
             other=process_scope(body.client),
             epoch=body.incarnation_id,
-            other_epoch=known[0],
+            other_epoch=known,
             broker=broker_of(body.broker_id),
         )
         return (broken,)

@@ -104,6 +104,26 @@ def _is_current(terms: Terms, event: Event, body: MetadataHeartbeatAnswered) -> 
     return known if body.known == body.incarnation_id and body.target_state in TARGETS else None
 
 
+def _against_itself(event: Event, body: MetadataHeartbeatAnswered) -> Findings:
+    """What a controller answers is wrong by its answer alone, whatever it has declared: the live
+    state that the broker does not target, for the incarnation that it says it has."""
+    current = body.active and body.error == "NONE" and body.known == body.incarnation_id
+    target = TARGETS.get(body.target_state)
+    if not current or target in (None, body.state) or body.state not in LIVE:
+        return NOTHING
+    broken = violated(
+        event.ref,
+        Evidence.SELF,
+        "{process} answered {other}, which targets {expected}, with state {state}",
+        process=process_scope(event.process),
+        other=process_scope(body.client),
+        expected=target,
+        state=body.state,
+        broker=broker_of(body.broker_id),
+    )
+    return (broken,)
+
+
 @dataclass(slots=True)
 class _Unreturned:
     """The heartbeats that an inactive broker has sent to one controller since it is owed a state,
@@ -308,27 +328,31 @@ class TargetIsReached(Rule[_Targets]):
             case MetadataHeartbeatReceived():
                 return self._received(state, event, body)
             case MetadataHeartbeatAnswered():
-                known = _is_current(state.terms, event, body)
-                if known is None:
-                    return NOTHING
-                target = TARGETS[body.target_state]
-                if body.state == target == known.state:
-                    return (Exercised(event.ref, Evidence.SELF),)
-                broken = violated(
-                    event.ref,
-                    Evidence.SELF,
-                    "{process} answered {other}, which targets {expected}, with state {state}, "
-                    "while broker {broker} is declared {declared}",
-                    (known.ref,),
-                    process=process_scope(event.process),
-                    other=process_scope(body.client),
-                    expected=target,
-                    state=body.state,
-                    broker=broker_of(body.broker_id),
-                    declared=known.state,
-                )
-                return (broken,)
+                return self._answered(state, event, body)
         return NOTHING
+
+    @staticmethod
+    def _answered(state: _Targets, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
+        known = _is_current(state.terms, event, body)
+        if known is None:
+            return _against_itself(event, body)
+        target = TARGETS[body.target_state]
+        if body.state == target == known.state:
+            return (Exercised(event.ref, Evidence.SELF),)
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} answered {other}, which targets {expected}, with state {state}, while "
+            "broker {broker} is declared {declared}",
+            (known.ref,),
+            process=process_scope(event.process),
+            other=process_scope(body.client),
+            expected=target,
+            state=body.state,
+            broker=broker_of(body.broker_id),
+            declared=known.state,
+        )
+        return (broken,)
 
     @staticmethod
     def _received(state: _Targets, event: Event, body: MetadataHeartbeatReceived) -> Findings:

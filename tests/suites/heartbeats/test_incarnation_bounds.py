@@ -102,7 +102,10 @@ def test_an_isr_that_a_process_has_not_asked_for_is_not_judged_by_hb_18() -> Non
 
 def test_a_new_term_begins_without_the_incarnations_of_the_former_one() -> None:
     again = call(began, epoch=2)
-    assert judged_as("HB-12", term_began, again, call(answered, incarnation=10)) is NOT_EXERCISED
+    assert (
+        judged_as("HB-12", term_began, again, call(answered, incarnation=10, known=10))
+        is NOT_EXERCISED
+    )
     assert judged_as("HB-13", term_began, again, adopts, wait(60_000)) is NOT_EXERCISED
 
 
