@@ -122,6 +122,11 @@ def still_lacking(history: History) -> Iterator[Word]:
         told = {*known, *(f"broker {node}" for node in brokers)}
         unknown = lacking - told
         lacking &= {*lacks(history, moment), *unknown}
+    # What was not told by then may have been whole, or not.
+    brokers, known = newest(history, due_ns)
+    by_then = {*known, *(f"broker {node}" for node in brokers)}
+    for what in set(lacks(history, history.end.ended_at_ns)) - by_then:
+        yield undecided(what)
     still = any(fault.to_ns > from_ns for fault in history.faults)
     disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)
     sure = history.end.complete and not still and not disturbed
@@ -233,21 +238,33 @@ def fenced(history: History) -> Iterator[Word]:
         again = any(
             at.body.node_id == node and death.at_ns <= at.at_ns <= due_ns for at in spawned.values()
         )
-        is_fenced, partitions = newest(history, due_ns)
-        led = [
-            name
-            for name, record in partitions.items()
-            if record.leader == node and not deleted(history, record.topic)
-        ]
-        unfenced = ["unfenced"] if is_fenced.get(node) is False else []
         sure = (
-            history.end.complete
-            and not again
-            and node not in running_brokers(history, death.at_ns)
-            and undisturbed(history, death.at_ns - stated.fenced_ms * MS, due_ns, death.body.ended)
+            history.end.complete and not again and node not in running_brokers(history, death.at_ns)
         )
-        for what in (*led, *unfenced):
-            yield (violated if sure else undecided)(slot, what)
+        # Once its bound is over it stays nothing: no record makes it something again.
+        next_ns = min(
+            (at.at_ns for at in spawned.values() if at.body.node_id == node and at.at_ns > due_ns),
+            default=NEVER,
+        )
+        later = {
+            at.at_ns for at in history.of(*STATE) if due_ns < at.at_ns < min(until_ns, next_ns)
+        }
+        for moment in (due_ns, *sorted(later)):
+            calm_ns = death.at_ns - stated.fenced_ms * MS
+            certain = sure and undisturbed(history, calm_ns, moment, death.body.ended)
+            for what, present in still(history, node, moment):
+                yield (violated if certain and present else undecided)(slot, what)
+
+
+def still(history: History, node: int, at_ns: int) -> Iterator[tuple[str, bool]]:
+    """What a broker is by the newest records of that time, and whether that is certain: a topic
+    that was ever deleted may be gone, or be there again."""
+    is_fenced, partitions = newest(history, at_ns)
+    for name, record in partitions.items():
+        if record.leader == node:
+            yield name, not deleted(history, record.topic)
+    if is_fenced.get(node) is False:
+        yield "unfenced", True
 
 
 def _asked_to_end(history: History) -> Iterator[int]:

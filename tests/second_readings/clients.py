@@ -202,9 +202,11 @@ def duplicate(log: Log, history: History) -> Iterator[Word]:
     for operation, sent in log.invoked.items():
         if len(log.offsets(operation)) < 2:
             continue
-        # What was read before it was sent is not it: JEPSEN-G1c-realtime says so.
-        early = {at for at, one, poll in log.seen() if one == operation and poll.place < sent.place}
-        found = log.offsets(operation) - early
+        # What was read before it was sent is not it: JEPSEN-G1c-realtime says so. But what is read
+        # at that offset later is.
+        polls = [(at, poll.place) for at, one, poll in log.seen() if one == operation]
+        early = {at for at, place in polls if place < sent.place}
+        found = log.offsets(operation) - (early - {at for at, place in polls if place > sent.place})
         if sent.body.idempotent and len(found) > 1:
             word = undecided if log.sent_again(operation) else violated
             yield word(log.name, operation, *sorted(found))

@@ -114,6 +114,15 @@ def linearizable(history: History) -> Iterator[Word]:
         if body.value and body.value not in written:
             # A key that is not there (mod_revision 0) has no value: then the answer is damaged.
             yield (violated if body.mod_revision else undecided)(body.key, body.operation)
+    # Each write has one revision, whoever reads it, and however late.
+    held: dict[tuple[str, str], set[int]] = {}
+    for at in history.of(RegisterCompleted):
+        body = at.body
+        if body.outcome == "ok" and body.value and body.mod_revision > 0:
+            held.setdefault((body.key, body.value), set()).add(body.mod_revision)
+    for (key, value), revisions in held.items():
+        if len(revisions) > 1:
+            yield violated(key, value, *sorted(revisions))
     for key, ops in calls(history).items():
         effects = [effect for op in ops if (effect := effect_of(op)) is not None]
         damaged = False
@@ -150,7 +159,7 @@ def answered(op: Call) -> bool:
 def effect_of(op: Call) -> Effect | None:
     sent, done = op.sent.body, op.done
     outcome = "unknown" if done is None else done.outcome
-    compared = outcome == "failed" and done.error == COMPARE_FAILED
+    compared = sent.action == "swap" and outcome == "failed" and done.error == COMPARE_FAILED
     if sent.serializable:
         return None
     if compared or (sent.action == "get" and outcome == "ok"):

@@ -31,6 +31,7 @@ from fencepost_kafka import (
     MetadataDigest,
     MetricsReported,
     PartitionCommitted,
+    ProbeCompleted,
     ProduceAnswered,
     RecoveryEnded,
     RecoveryStarted,
@@ -41,6 +42,7 @@ from fencepost_kafka import (
     TopicMarked,
     VoteAnswered,
 )
+from fencepost_kafka.vocabulary import FOR_CLIENTS
 from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
 
 MS = 1_000_000
@@ -231,7 +233,7 @@ def kept(history: History) -> Iterator[Word]:
 # ------------------------------------------------------------------------------ leases and states
 
 
-@reading("QC-13", HeartbeatAnswered, LeaseGranted, LeaseExpired)
+@reading("QC-13", HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired)
 def lease_times(history: History) -> Iterator[Word]:
     """An accepted heartbeat is answered with a lease that ends at its start plus the period; the
     controller expires it at receipt plus the period."""
@@ -251,8 +253,31 @@ def lease_times(history: History) -> Iterator[Word]:
             yield (violated if told else undecided)("granted", at.body.broker_id)
     for at in history.of(LeaseExpired):
         body = at.body
-        if body.last_heard_ns >= 0 and body.now_ns < body.last_heard_ns + body.lease_period_ms * MS:
+        period_ns = body.lease_period_ms * MS
+        if body.last_heard_ns >= 0 and body.now_ns < body.last_heard_ns + period_ns:
             yield violated("expired", body.broker_id)
+            continue
+        heard = [
+            one
+            for one in before(history, at, HeartbeatAnswered)
+            if one.body.broker_id == body.broker_id
+            and (one.body.error, one.body.broker_epoch) == ("NONE", body.broker_epoch)
+            and one.body.controller_epoch == body.controller_epoch
+            and one.body.next_state != "SHUTDOWN"
+        ]
+        for last in heard[:1]:
+            if at.at_ns < last.at_ns + period_ns:
+                # When it heard the broker is its own word, and when the broker sent that is not.
+                sent_ns = [
+                    one.at_ns
+                    for one in history.of(HeartbeatSent)
+                    if one.process == last.body.client
+                    and one.body.lease_start_ms == last.body.lease_start_ms
+                ]
+                since_ns = max([last.body.received_at_ns, *sent_ns[:1]])
+                stood = history.end.stalled_ns(since_ns, at.at_ns, at.process) * 10 > period_ns
+                early = since_ns > 0 and at.at_ns < since_ns + period_ns * 9 // 10
+                yield (violated if early and not stood else undecided)("early", body.broker_id)
 
 
 @reading("QC-16", BrokerStateChanged, LeaseGranted, HeartbeatAnswered)
@@ -268,16 +293,27 @@ def told_to_leave(history: History) -> Iterator[Word]:
             since = next((one.place for one in states), -1)
             own = next(before(history, at, LeaseGranted), None)
             told = own is not None and own.place > since and own.body.next_state == "ACTIVE"
-            if own is not None and own.place > since and not told:
-                yield undecided(at.process)  # what it got, and what was sent, may differ
-            answered = any(
-                since < one.place < at.place
-                and one.body.client == at.process
-                and (one.body.error, one.body.next_state) == ("NONE", "ACTIVE")
+            answers = [
+                one
                 for one in history.of(HeartbeatAnswered)
+                if one.body.client == at.process and one.body.error == "NONE"
+            ]
+            answered = any(
+                since < one.place < at.place and one.body.next_state == "ACTIVE" for one in answers
             )
-            if not told and not answered:
+            # What it got is what a controller sent, by that controller's word.
+            sent = {
+                (one.body.active, one.body.next_state)
+                for one in answers
+                if told and one.body.lease_start_ms == own.body.lease_start_ms
+            }
+            otherwise = sent and "ACTIVE" not in {state for _, state in sent}
+            if not (told or answered) or (otherwise and not answered):
                 yield violated(at.process)
+            elif own is not None and (True, "ACTIVE") not in sent:
+                # It tells of what it gets, and not of this answer, or of one that nobody sent, or
+                # one that did not decide.
+                yield undecided(at.process)
 
 
 ALLOWED = {
@@ -329,7 +365,10 @@ def epochs_grow(history: History) -> Iterator[Word]:
 @reading("QC-22", NodeStarted, HeartbeatAnswered, ControllerElected, ControllerResigned)
 def not_controller(history: History) -> Iterator[Word]:
     """BrokerHeartbeat gets NOT_CONTROLLER from an inactive controller: one that was not elected, or
-    has resigned since."""
+    has resigned since. The answer names the active controller, or -1."""
+    elected = {at.process for at in history.of(ControllerElected)}
+    told = {at.process for at in history.of(NodeStarted)}
+    ids = {at.body.node_id for at in history.of(NodeStarted) if at.process in elected}
     for at in history.of(HeartbeatAnswered):
         turn = next(before(history, at, ControllerElected, ControllerResigned), None)
         active = turn is not None and isinstance(turn.body, ControllerElected)
@@ -342,6 +381,15 @@ def not_controller(history: History) -> Iterator[Word]:
             yield violated(at.process, "names", at.body.active_controller)
         elif active and turn.body.epoch != at.body.controller_epoch:
             yield undecided(at.process, at.body.controller_epoch)
+        elif at.body.error == "NOT_CONTROLLER" and at.body.active_controller != -1:
+            # It names a controller that is another one, and that was elected at some time.
+            named = at.body.active_controller
+            own = {one.body.node_id for one in before(history, at, NodeStarted)}
+            if not active and (named in own or named < -1):
+                yield violated(at.process, "names", named)
+            elif named not in ids:
+                sure = history.end.complete and elected <= told
+                yield (violated if sure else undecided)(at.process, "names", named)
 
 
 @reading("QC-18", HeartbeatAnswered, PartitionCommitted)
@@ -380,6 +428,11 @@ def loser_is_not_heard(history: History) -> Iterator[Word]:
         of_id = records.setdefault(at.body.broker_id, {})
         of_id.setdefault(at.body.offset, at.body.incarnation)
     for broker, of_id in records.items():
+        if any(
+            one.body.broker_id == broker and one.body.incarnation != of_id[one.body.offset]
+            for one in history.of(BrokerCommitted)
+        ):
+            yield undecided(broker)  # nodes tell of two at one offset: that is another promise
         turns = [name for name, _ in groupby(of_id[offset] for offset in sorted(of_id))]
         if len(turns) > len(set(turns)):  # a process that had lost the id has it again
             sure = told_in_order(history, BrokerCommitted)
@@ -447,7 +500,10 @@ def fenced_after_active(history: History) -> Iterator[Word]:
         states = [one.body for one in before(history, at, BrokerStateChanged)]
         was_active = any(one.new == "ACTIVE" for one in states)
         if states and states[0].new == "FENCED" and was_active:
-            yield violated(at.process, type(at.body).__name__)
+            fenced_ns = next(before(history, at, BrokerStateChanged)).at_ns
+            # A fetch may wait for so long for what it is to get: then it is not a new one.
+            new = not isinstance(at.body, FetchServed) or at.at_ns - fenced_ns >= 1_000 * MS
+            yield (violated if new else undecided)(at.process, type(at.body).__name__)
         grant = next(before(history, at, LeaseGranted), None)
         lately = grant is not None and at.at_ns <= grant.body.ends_at_ns + 1_000 * MS
         if lately and was_active and at.at_ns > grant.body.ends_at_ns:
@@ -470,13 +526,35 @@ def served(history: History) -> Iterator[At]:
             yield at
 
 
-@reading("REG-05", BrokerStateChanged, *SERVED)
+@reading("REG-05", BrokerStateChanged, NodeStarted, ProcessSpawned, ProbeCompleted, *SERVED)
 def silent_while_starting(history: History) -> Iterator[Word]:
-    """A broker answers no client request while it starts and has not been Online yet."""
+    """A broker answers no client request while it starts and has not been Online yet. A client
+    that got an answer names its slot only, so that counts for the slot's newest process."""
     for at in served(history):
         states = [one.body for one in before(history, at, BrokerStateChanged)]
         if not any(one.new == "ACTIVE" for one in states):
             yield violated(at.process)
+    for at in history.of(ProbeCompleted):
+        body = at.body
+        if body.outcome != "answered" or body.api not in FOR_CLIENTS:
+            continue
+        begun = [
+            (one.body.started if isinstance(one.body, ProcessSpawned) else one.process, one.at_ns)
+            for one in history.of(ProcessSpawned, NodeStarted)
+            if one.body.role == "broker" and one.place < at.place
+        ]
+        begun = [one for one in begun if slot_of(one[0]) == body.slot]
+        if not begun:
+            continue
+        process = begun[-1][0]
+        from_ns = min(at_ns for one, at_ns in begun if one == process)
+        active = any(
+            one.process == process and one.body.new == "ACTIVE"
+            for one in history.of(BrokerStateChanged)
+            if one.place < at.place
+        )
+        if not active and body.sent_at_ns > from_ns:
+            yield violated(process, body.api)
 
 
 @reading("REG-02", RecoveryStarted, RecoveryEnded, HeartbeatSent)

@@ -36,6 +36,12 @@ from second_readings.reading import At, History, Word, reading, undecided, viola
 GONE = (AdminCompleted, TopicCommitted, TopicMarked, LeadershipEnded, ReplicaRemoved)
 
 
+def own_events(history: History) -> bool:
+    """Whether nodes write their own events, so that what is not told was not done; of Apache Kafka
+    they are made of the lines that it logs."""
+    return history.plane not in ("kraft", "zookeeper")
+
+
 def name(at: At) -> tuple[str, int]:
     return at.body.topic, at.body.partition
 
@@ -79,6 +85,8 @@ def none_leads_alone(history: History) -> Iterator[Word]:
         members = {*was.isr, *was.eligible}
         if all(fenced.get(member, (-1, False))[1] for member in members):
             yield (violated if history.plane == "quorum" else undecided)(*name(at), body.leader)
+        elif any(fenced.get(member, (-1, False))[0] >= body.offset for member in members):
+            yield undecided(*name(at), body.leader)  # it was unfenced no earlier
 
 
 @reading("RP-24", PartitionCommitted, LeadershipStarted, *GONE)
@@ -160,7 +168,10 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
             for one in before(history, at, LogAppended, LeadershipStarted)
             if name(one) == name(at)
         ]
-        short = body.acks == -1 and any(end < body.log_end for end in body.ends)
+        # What it knows of a member that has just come back, or that it has not heard of (-1), may
+        # be less than what was committed before.
+        known = body.acks == -1 and any(0 <= end < body.log_end for end in body.ends)
+        short = known and body.high_watermark < body.log_end
         stored = [
             one.body.log_end for one in before(history, at, LogAppended) if name(one) == name(at)
         ]
@@ -168,9 +179,12 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
             yield violated(*name(at), body.base_offset)
         elif stored and told_end(history, at, own_id(at.process)) < body.log_end:
             yield undecided(*name(at), body.base_offset)  # it had more when it began to lead
-        elif body.acks == -1 and any(
-            told_end(history, at, one) < body.log_end
-            for one in (*body.isr, *stored_isr(history, at))
+        elif known or (
+            body.acks == -1
+            and any(
+                told_end(history, at, one) < body.log_end
+                for one in (*body.isr, *stored_isr(history, at))
+            )
         ):
             yield undecided(*name(at), body.base_offset)  # by what that member told
 
@@ -188,7 +202,9 @@ def below_watermark(history: History) -> Iterator[Word]:
             if name(one) == name(at) and one.place < at.place
         ]
         if known and at.body.offsets and max(at.body.offsets) >= max(known):
-            yield (violated if sure(history, at) else undecided)(*name(at), max(at.body.offsets))
+            # Apache Kafka's nodes log a high watermark after they have answered by it.
+            certain = sure(history, at) and own_events(history)
+            yield (violated if certain else undecided)(*name(at), max(at.body.offsets))
 
 
 @reading("RP-27", HighWatermarkAdvanced, LogAppended)
@@ -235,6 +251,9 @@ def stored_isr_counts(history: History) -> Iterator[Word]:
             yield (violated if told else undecided)(*name(at), at.process, "never stored")
         elif any(earlier) and not any(isr <= counted for isr in earlier if isr):
             yield undecided(*name(at), at.process, "stored later")
+        elif any(earlier) and not stored_isr(history, at) <= counted:
+            # A larger one may be told before its leader tells what it committed.
+            yield undecided(*name(at), at.process, "larger by now")
         elif at.body.high_watermark > 0 and not followers_have(history, at):
             yield undecided(*name(at), at.process)  # what followers stored was not told
 
@@ -246,14 +265,17 @@ def own_id(process: str) -> int:
 
 def told_end(history: History, at: At, member: int) -> int:
     """How far a member's log of the partition reached before an event, by what it told to have
-    stored and dropped, without gaps. Where it says that it begins with more, some was not told."""
+    stored and dropped, without gaps. Where it says that it begins with more, some was not told;
+    with less, that it dropped the rest."""
     end = 0
-    for one in history.of(LogAppended, LogTruncated):
+    for one in history.of(LogAppended, LogTruncated, FollowingStarted, LeadershipStarted):
         theirs = name(one) == name(at) and first_of(one.process).endswith(f"-{member}")
-        if not theirs or one.place > at.place:
+        if not theirs or one.place >= at.place:
             continue
         if isinstance(one.body, LogTruncated):
             end = min(end, one.body.to_offset)
+        elif not isinstance(one.body, LogAppended):
+            end = min(end, one.body.log_end)
         elif one.body.base_offset <= end:
             end = one.body.log_end
     return end
@@ -316,7 +338,7 @@ def enters_caught_up(history: History) -> Iterator[Word]:
             needed = max(body.high_watermark, body.epoch_start)
             if member in body.old_isr:
                 continue
-            if end < needed:
+            if 0 <= end < needed:  # -1: it is not told
                 yield violated(*name(at), member)
             elif told_end(history, at, member) < needed:
                 yield undecided(*name(at), member)
@@ -384,10 +406,18 @@ def committed_stays(history: History) -> Iterator[Word]:
                 yield (violated if certain else undecided)(*name(at), at.process)
 
 
-@reading("RP-13", LeadershipStarted, ProduceCompleted, ProduceInvoked, *GONE)
+@reading("RP-13", LeadershipStarted, ProduceAnswered, ProduceCompleted, ProduceInvoked, *GONE)
 def leader_has_it(history: History) -> Iterator[Word]:
     """Leader failure after the answer: the new leader has the message."""
     for at in history.of(LeadershipStarted):
+        answered = [
+            ack.body
+            for ack in history.of(ProduceAnswered)
+            if name(ack) == name(at) and ack.place < at.place
+        ]
+        for body in answered:
+            if (body.error, body.acks) == ("NONE", -1) and body.log_end > at.body.log_end:
+                yield undecided(*name(at), body.base_offset)  # whether a client ever got it
         for ack in history.of(ProduceCompleted):
             body = ack.body
             if (
@@ -396,11 +426,11 @@ def leader_has_it(history: History) -> Iterator[Word]:
                 and (body.outcome, body.acks) == ("ok", -1)
                 and body.offset >= at.body.log_end
             ):
-                # A leader of an older epoch than the one that acknowledged it may begin late.
+                # A leader of an older epoch than that of another one may begin late.
                 epochs = [
                     one.body.leader_epoch
                     for one in history.of(LeadershipStarted)
-                    if name(one) == name(at) and one.place < ack.place
+                    if name(one) == name(at) and one.place < at.place
                 ]
                 certain = sure(history, at) and at.body.leader_epoch > max(epochs, default=-1)
                 yield (violated if certain else undecided)(*name(at), body.offset)
@@ -428,8 +458,12 @@ def restored_watermark(history: History) -> Iterator[Word]:
         if not stored:
             if at.body.high_watermark > 0:
                 yield undecided(*key)  # it had no checkpoint that anybody told
+            elif at.body.high_watermark < 0:  # in other nodes' logs: it is not told
+                yield (violated if own_events(history) else undecided)(*key)
             continue
         most = min(stored[-1].body.high_watermark, at.body.log_end)
+        if at.body.high_watermark < most:
+            yield undecided(*key)  # it may have ended before it had stored that
         reported = [
             one.body.high_watermark
             for one in history.of(HighWatermarkAdvanced)
@@ -551,10 +585,28 @@ def leader_serves(history: History) -> Iterator[Word]:
             yield violated(*name(at), at.process)
 
 
-@reading("RP-31", ProduceAnswered, LeadershipStarted, LeadershipEnded)
+@reading(
+    *("RP-31", ProduceAnswered, LeadershipStarted, LeadershipEnded, HighWatermarkAdvanced),
+    *(LogAppended, FollowingStarted),
+)
 def never_as_committed(history: History) -> Iterator[Word]:
     """A leader that steps down answers every produce still in its commit queue, never as
     committed."""
+    answered = {history.events[at.place].cause for at in history.of(ProduceAnswered)}
+    for at in history.of(LogAppended):
+        cause = history.events[at.place].cause
+        if not at.body.as_leader or cause is None or not cause.request or cause in answered:
+            continue
+        ended = [
+            one.at_ns
+            for one in history.of(LeadershipEnded, FollowingStarted)
+            if one.process == at.process and name(one) == name(at) and one.place > at.place
+        ]
+        later = [one.at_ns for one in history.of(LogAppended) if one.process == at.process]
+        if ended:
+            # A process that goes on for so long had time to answer.
+            alive = max(later) > min(ended) + 10_000_000_000
+            yield (violated if alive else undecided)(*name(at), at.body.base_offset, "unanswered")
     for at in history.of(ProduceAnswered):
         body = at.body
         if body.error != "NONE" or body.acks != -1:
@@ -566,6 +618,13 @@ def never_as_committed(history: History) -> Iterator[Word]:
         ]
         if turns and isinstance(turns[0].body, LeadershipEnded):
             yield violated(*name(at), at.process)
+        marks = [
+            one.body.high_watermark
+            for one in before(history, at, HighWatermarkAdvanced, LeadershipStarted)
+            if name(one) == name(at)
+        ]
+        if marks and max(marks) <= body.base_offset:
+            yield undecided(*name(at), at.process)  # whether it had stepped down, and told nothing
 
 
 @reading(
