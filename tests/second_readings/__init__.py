@@ -17,6 +17,7 @@ from second_readings import (
     clients,
     etcd,
     kraft,
+    over_zookeeper,
     quorum,
     replication,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "clients",
     "etcd",
     "kraft",
+    "over_zookeeper",
     "quorum",
     "replication",
 ]

@@ -51,6 +51,8 @@ FAMILIES = (
     Family("AVAIL", ("AVAIL-",), REFERENCE, PARTITION, by_harness=True, recorded=KAFKA),
     Family("ETCD", ("ETCD-",), (), ("key",), window=False, recorded=("raft",)),
     Family("KR", ("KR-",), (), PARTITION, window=False, recorded=("kraft",)),
+    Family("BE", ("BE-",), REFERENCE[1:2], ("broker_id",), window=False),
+    Family("HB", ("HB-",), REFERENCE[1:2], (), window=False),
     Family("QC", ("QC-", "REG-"), REFERENCE[:1], PARTITION, window=False, recorded=("kraft",)),
     Family("RP", ("RP-",), REFERENCE, PARTITION, window=False, recorded=KAFKA),
 )
