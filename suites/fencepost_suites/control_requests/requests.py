@@ -196,7 +196,8 @@ class Requests:
                 self._process(event).taken_over = True
             case NodeStarted(role="broker"):
                 self.begun[body.node_id] += 1
-                self.processes[event.process] = _Process(number=self.begun[body.node_id])
+                # It may tell late that it began: what it did until then stays.
+                self._process(event).number = self.begun[body.node_id]
             case ControlRequestAnswered():
                 return self._answered(event, body)
         return None

@@ -10,6 +10,7 @@ from tests.suites.control_requests.control_request_histories import (
     NEXT,
     OLD,
     OWN,
+    again,
     answer,
     bounced,
     declare,
@@ -22,7 +23,7 @@ from tests.suites.control_requests.control_request_histories import (
 from tests.suites.control_requests.earlier_release_histories import arrive, ask, begin, compare
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence
+from fencepost import Evidence, NodeStarted
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     ControlledShutdownAnswered,
@@ -43,6 +44,17 @@ def stopped(h: HistoryBuilder, epoch: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------ BE-02
+
+
+@pytest.mark.parametrize(("epoch", "result"), [(OWN, NOT_EXERCISED), (FORMER, VIOLATED)])
+def test_a_process_that_tells_late_that_it_began_has_registered_all_the_same(
+    epoch: int, result: Outcome
+) -> None:
+    h = HistoryBuilder()
+    again(h, NEW, OWN)
+    h.add(NEW, NodeStarted(role="broker", node_id=1, incarnation=NEW, log_end=-1))
+    answer(h, send(h, "UpdateMetadata", epoch), broker_epoch=-1)
+    assert outcome(h, "BE-02") is result
 
 
 def test_a_request_that_no_controller_has_recorded_is_the_brokers_own_word() -> None:
