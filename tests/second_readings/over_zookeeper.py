@@ -13,6 +13,7 @@ from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
     BrokerStateChanged,
+    BrokerStopping,
     ControlledShutdownAnswered,
     ControllerBegan,
     ControllerEnded,
@@ -49,18 +50,21 @@ def otherwise_told(history: History, at: At) -> bool:
     cause = history.events[at.place].cause
     for one in history.of(ControlRequestSent) if cause is not None and cause.request else ():
         if (one.process, one.body.correlation) == (cause.process, cause.seq):
-            told = one.body.broker_epoch, one.body.controller_epoch, set(one.body.partitions)
-            read = at.body.request_epoch, at.body.controller_epoch, set(at.body.partitions)
-            return told != read
+            told = one.body.broker_epoch, one.body.controller_epoch
+            read = at.body.request_epoch, at.body.controller_epoch
+            named = {*getattr(at.body, "partitions", one.body.partitions)}
+            return told != read or named != {*one.body.partitions}
     return False
 
 
 def role_by_refused(history: History, at: At) -> bool:
-    """Whether a process that refuses a LeaderAndIsr has just taken a role that this may give."""
+    """Whether a process that refuses a LeaderAndIsr takes a role, at about that time, that this may
+    give."""
     return at.body.api == "LeaderAndIsr" and any(
-        f"{one.body.topic}-{one.body.partition}" in at.body.partitions
-        and one.at_ns > at.at_ns - 1_000 * MS
-        for one in before(history, at, LeadershipStarted, FollowingStarted)
+        one.process == at.process
+        and f"{one.body.topic}-{one.body.partition}" in at.body.partitions
+        and abs(one.at_ns - at.at_ns) < 1_000 * MS
+        for one in history.of(LeadershipStarted, FollowingStarted)
     )
 
 
@@ -107,14 +111,15 @@ def rejects_former_generations(history: History) -> Iterator[Word]:
             yield undecided(at.process, body.api, "refused")  # it may have registered since
 
 
-@reading("BE-03", ControlRequestAnswered, ReplicaStopped, BrokerRegistered)
+@reading("BE-03", ControlRequestSent, ControlRequestAnswered, ReplicaStopped, BrokerRegistered)
 def stops_for_this_generation(history: History) -> Iterator[Word]:
     """A StopReplica of the former generation never takes a replica of the bounced broker
     offline."""
     for at in history.of(ReplicaStopped):
         known = registered(history, at)
         if known is not None and 0 <= at.body.request_epoch < known.body.broker_epoch:
-            yield violated(at.process, at.body.topic, at.body.partition)
+            word = undecided if otherwise_told(history, at) else violated
+            yield word(at.process, at.body.topic, at.body.partition)
     for at in history.of(ControlRequestAnswered):
         body = at.body
         former = 0 <= body.request_epoch < body.broker_epoch
@@ -122,10 +127,18 @@ def stops_for_this_generation(history: History) -> Iterator[Word]:
             yield undecided(at.process, *body.partitions)  # whether it was open at all
 
 
-@reading("BE-04", ControlledShutdownAnswered, MetadataHeartbeatAnswered)
+@reading(
+    *("BE-04", ControlledShutdownAnswered, MetadataHeartbeatAnswered, ControlRequestSent),
+    BrokerStopping,
+)
 def rejects_former_shutdowns(history: History) -> Iterator[Word]:
     """The controller rejects a ControlledShutdown whose broker epoch is smaller than the one it has
-    cached."""
+    cached, and sends no control request because of it."""
+    asked = {at.body.broker_id for at in history.of(BrokerStopping)}
+    for at in history.of(ControlRequestSent):
+        stops = at.body.api == "StopReplica" and not at.body.deletes
+        if stops and at.body.broker_id not in asked:
+            yield undecided(at.process, at.body.broker_id)  # what it sent that for
     for at in history.of(ControlledShutdownAnswered):
         body = at.body
         if body.error != "NONE" or body.request_epoch < 0:
@@ -196,7 +209,9 @@ def rejects_former_controllers(history: History) -> Iterator[Word]:
         earlier = [
             one
             for one in before(history, at, ControlRequestAnswered)
-            if one.body.error == "NONE" and one.body.controller_epoch > body.controller_epoch
+            if one.body.error == "NONE"
+            and one.body.controller_epoch > body.controller_epoch
+            and not otherwise_told(history, one)
         ]
         if earlier:
             # It may have seen the other one while it worked on this one.
@@ -266,7 +281,7 @@ def adopted(history: History, at: At) -> int:
     )
 
 
-@reading("HB-12", MetadataHeartbeatAnswered)
+@reading("HB-12", MetadataHeartbeatAnswered, MetadataHeartbeatReceived, BrokerRegistered)
 def old_incarnations_refused(history: History) -> Iterator[Word]:
     """A heartbeat with an incarnation id lower than the controller's for that broker id is answered
     INVALID_INCARNATION_ID, and changes nothing."""
@@ -276,6 +291,14 @@ def old_incarnations_refused(history: History) -> Iterator[Word]:
             yield violated(at.process, body.broker_id, body.incarnation_id)
         elif body.incarnation_id < body.known and body.error != "INVALID_INCARNATION_ID":
             yield undecided(at.process, body.broker_id, body.error)  # it may be malformed, too
+    for at in history.of(MetadataHeartbeatReceived):
+        newer = any(
+            one.body.broker_epoch > at.body.incarnation_id
+            for one in history.of(BrokerRegistered)
+            if one.place < at.place and one.body.broker_id == at.body.broker_id
+        )
+        if newer and at.body.error == "NONE":
+            yield undecided(at.process, at.body.broker_id)  # when its controller found the other
 
 
 @reading("HB-13", MetadataHeartbeatAnswered)

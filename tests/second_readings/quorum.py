@@ -246,10 +246,9 @@ def lease_times(history: History) -> Iterator[Word]:
         if at.body.lease_end_ms - at.body.lease_start_ms not in periods:
             # Only if the answer that it got is told as well: its own word may be wrong.
             answers = {
-                (one.body.broker_id, one.body.lease_start_ms)
-                for one in history.of(HeartbeatAnswered)
+                (one.body.client, one.body.lease_start_ms) for one in history.of(HeartbeatAnswered)
             }
-            told = (at.body.broker_id, at.body.lease_start_ms) in answers
+            told = (at.process, at.body.lease_start_ms) in answers
             yield (violated if told else undecided)("granted", at.body.broker_id)
     for at in history.of(LeaseExpired):
         body = at.body
@@ -362,18 +361,25 @@ def epochs_grow(history: History) -> Iterator[Word]:
                     yield (violated if sure else undecided)(broker, epoch)
 
 
-@reading("QC-22", NodeStarted, HeartbeatAnswered, ControllerElected, ControllerResigned)
+@reading(
+    *("QC-22", NodeStarted, HeartbeatAnswered, ControllerElected, ControllerResigned),
+    ProcessExited,
+)
 def not_controller(history: History) -> Iterator[Word]:
     """BrokerHeartbeat gets NOT_CONTROLLER from an inactive controller: one that was not elected, or
     has resigned since. The answer names the active controller, or -1."""
     elected = {at.process for at in history.of(ControllerElected)}
     told = {at.process for at in history.of(NodeStarted)}
     ids = {at.body.node_id for at in history.of(NodeStarted) if at.process in elected}
+    gone = history.of(ProcessExited)
     for at in history.of(HeartbeatAnswered):
         turn = next(before(history, at, ControllerElected, ControllerResigned), None)
         active = turn is not None and isinstance(turn.body, ControllerElected)
+        over = any(one.body.ended == at.process for one in gone if one.place < at.place)
         if at.body.error != "NOT_CONTROLLER" and not (active and at.body.active):
             yield violated(at.process, at.body.error)
+        elif over:
+            yield undecided(at.process)  # it tells what it did before it ended, or somebody else
         elif active and any(
             at.body.active_controller not in (-1, one.body.node_id)
             for one in before(history, at, NodeStarted)
@@ -562,7 +568,9 @@ def recovers_first(history: History) -> Iterator[Word]:
     """A broker sends Register only after log recovery."""
     for at in history.of(HeartbeatSent):
         last = next(before(history, at, RecoveryStarted, RecoveryEnded), None)
-        if last is not None and isinstance(last.body, RecoveryStarted):
+        later = any(one.process == at.process for one in history.of(RecoveryStarted, RecoveryEnded))
+        registers = last is None and at.body.broker_epoch < 0 and later
+        if registers or (last is not None and isinstance(last.body, RecoveryStarted)):
             yield violated(at.process)
 
 
@@ -590,7 +598,9 @@ def taken_over_fenced(history: History) -> Iterator[Word]:
                 yield violated(body.broker_id, body.broker_epoch, "answered")
 
 
-@reading("REG-08", BrokerStateChanged, LeaseGranted)
+@reading(
+    *("REG-08", BrokerStateChanged, LeaseGranted, HeartbeatAnswered, BrokerStopping, ProcessExited)
+)
 def stops_when_told(history: History) -> Iterator[Word]:
     """A stopping broker keeps running until the active controller's answer tells it to go
     Offline."""
@@ -599,6 +609,22 @@ def stops_when_told(history: History) -> Iterator[Word]:
             told = next(before(history, at, LeaseGranted), None)
             if told is None or told.body.next_state != "SHUTDOWN":
                 yield violated(at.process)
+            elif not any(lets_go(one, at) for one in history.of(HeartbeatAnswered)):
+                yield undecided(at.process)  # nobody sent what it says that it got
+    for at in history.of(ProcessExited):
+        asked = [one for one in history.of(BrokerStopping) if one.process == at.body.ended]
+        early = [one for one in asked if at.at_ns < one.at_ns + one.body.limit_ms * MS]
+        answers = [one for one in history.of(HeartbeatAnswered) if one.body.client == at.body.ended]
+        let_go = any(lets_go(one, at) for one in answers)
+        if early and at.body.signal == 0 and not let_go:
+            yield undecided(at.body.ended)  # its controller may have been killed
+
+
+def lets_go(answer: At, at: At) -> bool:
+    """Whether a controller has told a process to shut down, before an event that is about it."""
+    process = getattr(at.body, "ended", at.process)
+    sent = answer.body.error == "NONE" and answer.body.next_state == "SHUTDOWN"
+    return sent and answer.body.client == process and answer.place < at.place
 
 
 @reading("REG-09", BrokerStopping, ProcessExited, ProcessSpawned)

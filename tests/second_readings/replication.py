@@ -175,7 +175,8 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
         stored = [
             one.body.log_end for one in before(history, at, LogAppended) if name(one) == name(at)
         ]
-        if short or (own and own[0] < body.log_end):
+        end = max(body.log_end, body.base_offset + 1)
+        if short or (own and own[0] < end):
             yield violated(*name(at), body.base_offset)
         elif stored and told_end(history, at, own_id(at.process)) < body.log_end:
             yield undecided(*name(at), body.base_offset)  # it had more when it began to lead
