@@ -361,6 +361,10 @@ class RecoversInTime(Rule[_Healing]):
         away = state.away(at_ns)
         lack = state.lacks(away)
         if not lack.words:
+            # It was whole when the bound ended. What breaks later, this healing does not answer
+            # for.
+            if not state.lacks(state.gone()).words:
+                state.healed = None
             return
         broken = violated(
             state.healed,

@@ -50,6 +50,19 @@ def test_a_cluster_that_is_whole_in_time_exercises_the_promise() -> None:
     assert (found.verdict, found.exercised) == (Outcome.HOLDS, 1)
 
 
+@pytest.mark.parametrize(("shrinks_ms", "late"), [(LATE_MS, False), (IN_TIME_MS, True)])
+def test_a_cluster_that_was_whole_when_its_bound_ended_may_break_later(
+    shrinks_ms: int, late: bool
+) -> None:
+    """It was whole right after the healing, too soon to have noticed the fault, and nothing was
+    told between that and the end of the bound."""
+    story = Story()
+    story.fault("cut-1", "broker-1", "broker-2", directions=("broker-1 -> broker-2",))
+    story.after(1_000).heal("cut-1")
+    story.after(shrinks_ms).partition(2, (2, 3))
+    assert (recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED) is late
+
+
 @pytest.mark.parametrize("process", [HARNESS, "broker-3#1", "controller-2#1"])
 def test_a_bound_that_a_stall_ate_is_undecided(process: str) -> None:
     story = healed(LATE_MS)
