@@ -433,10 +433,12 @@ class UnfitIsrRefused(Rule[_Stored]):
         term = state.terms.now.get(process)
         if not one.isr:
             return "is empty", {}
-        if stored is None or term is None:
+        if term is None:
             return "", {}
         if leader not in one.isr:
             return f"lacks its leader, broker {leader}", {}
+        if stored is None:
+            return "", {}
         if not set(one.isr) <= set(stored.replicas):
             why = f"has a broker that is not one of the replicas {list(stored.replicas)}"
             return why, {"replicas": tuple(map(broker_of, stored.replicas))}

@@ -166,18 +166,22 @@ class IncarnationIsRegistration(Rule[_Registrations]):
 
 @dataclass(slots=True)
 class _Known:
-    """The incarnations of brokers that each controller's process has declared in its term."""
+    """The incarnations of brokers that each controller's process has declared in its term, and
+    those whose heartbeats it has accepted."""
 
     declared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    accepted: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """The highest that it has accepted a heartbeat of: another one than it declared or names."""
 
     def declare(self, event: Event, body: BrokerDeclared) -> None:
         """Applies a declaration."""
         self.declared[event.process, body.broker_id] = (body.incarnation_id, event.ref)
 
     def begin(self, process: str) -> None:
-        """Drops what the process declared in its earlier terms."""
-        for key in [key for key in self.declared if key[0] == process]:
-            del self.declared[key]
+        """Drops what the process declared and accepted in its earlier terms."""
+        for known in (self.declared, self.accepted):
+            for key in [key for key in known if key[0] == process]:
+                del known[key]
 
 
 @dataclass(slots=True)
@@ -230,11 +234,16 @@ class OldIncarnationRefused(Rule[_Answers]):
 
     @staticmethod
     def _answered(state: _Known, event: Event, body: MetadataHeartbeatAnswered) -> Findings:
-        declared, at = state.declared.get((event.process, body.broker_id), (-1, None))
-        known = max(declared, body.known)
-        if body.error == INVALID_INCARNATION and body.incarnation_id < declared:
+        of = event.process, body.broker_id
+        declared = state.declared.get(of, (-1, None))
+        if body.error == INVALID_INCARNATION and body.incarnation_id < declared[0]:
             return (Exercised(event.ref, Evidence.SELF),)
-        if body.error != "NONE" or body.incarnation_id >= known:
+        if body.error != "NONE":
+            return NOTHING
+        words = declared, state.accepted.get(of, (-1, None)), (body.known, None)
+        known, at = max(words, key=lambda one: one[0])
+        if body.incarnation_id >= known:
+            state.accepted[of] = body.incarnation_id, event.ref
             return NOTHING
         broken = violated(
             event.ref,

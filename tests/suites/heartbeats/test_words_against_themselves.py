@@ -1,11 +1,12 @@
 """A node's word counts against itself, though no other event tells what it knew (HB-01, HB-12,
-HB-14, HB-18)."""
+HB-14, HB-18, HB-20)."""
 
 from __future__ import annotations
 
 import pytest
 from tests.suites.heartbeats.heartbeat_histories import (
     answered,
+    began,
     judged,
     registered,
     sent,
@@ -35,6 +36,21 @@ def test_a_controller_that_accepts_a_lower_incarnation_than_it_says_that_it_know
     found = whole_verdict(h, "HB-12")
     assert (found.verdict is Outcome.VIOLATED) is broken
     assert [one.evidence for one in found.violations] == [Evidence.SELF] * broken
+
+
+@pytest.mark.parametrize(("later", "broken"), [(19, True), (20, False), (21, False)])
+def test_a_controller_that_accepts_a_lower_incarnation_than_it_has_accepted_breaks_hb_12(
+    later: int, broken: bool
+) -> None:
+    """It says the second time that it knows that one, and declares nothing."""
+    h = HistoryBuilder()
+    began(h)
+    answered(h, incarnation=20, known=20)
+    answered(h, incarnation=later, known=later)
+    assert (verdict(h, "HB-12") is Outcome.VIOLATED) is broken
+    began(h, epoch=2)
+    answered(h, incarnation=18, known=18)
+    assert (verdict(h, "HB-12") is Outcome.VIOLATED) is broken
 
 
 @pytest.mark.parametrize(
@@ -72,6 +88,17 @@ def test_a_controller_that_judges_for_another_incarnation_than_it_says_that_it_k
     h = HistoryBuilder()
     judged(h, incarnation=incarnation, error=error)
     assert (verdict(h, "HB-18") is Outcome.VIOLATED) is broken
+
+
+@pytest.mark.parametrize(("isr", "broken"), [("2,3", False), ("3", True), ("", True)])
+def test_a_controller_that_grants_an_isr_without_the_broker_that_asks_as_its_leader_breaks_hb_20(
+    isr: str, broken: bool
+) -> None:
+    """Nothing is told of the partition: it grants only what a leader asks."""
+    h = HistoryBuilder()
+    began(h)
+    judged(h, isr=isr)
+    assert (verdict(h, "HB-20") is Outcome.VIOLATED) is broken
 
 
 @pytest.mark.parametrize(("incarnation", "broken"), [(20, False), (19, True), (21, True)])
