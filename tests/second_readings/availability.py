@@ -125,8 +125,9 @@ def still_lacking(history: History) -> Iterator[Word]:
     # What was not told by then may have been whole, or not.
     brokers, known = newest(history, due_ns)
     by_then = {*known, *(f"broker {node}" for node in brokers)}
-    for what in set(lacks(history, history.end.ended_at_ns)) - by_then:
-        yield undecided(what)
+    for moment in [at.at_ns for at in history.of(*STATE) if at.at_ns > due_ns]:
+        for what in set(lacks(history, moment)) - by_then:
+            yield undecided(what)
     still = any(fault.to_ns > from_ns for fault in history.faults)
     disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)
     sure = history.end.complete and not still and not disturbed

@@ -10,6 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from fencepost.judging.folder import Promises
+from second_readings.mutations import MOST_FROM_BEGIN
 from second_readings.reading import READINGS
 
 REFERENCE = ("reference/quorum", "reference/legacy", "reference/classic")
@@ -32,6 +33,9 @@ class Family:
     window: bool = True
     """Whether a history may begin in the middle of its run. Not where a first event decides, such
     as an election, for what follows."""
+    most: int = MOST_FROM_BEGIN
+    """How many events of a run without a window are kept. A run that is cut short leaves most
+    clauses undecided that nothing has exercised."""
     recorded: tuple[str, ...] = ()
     """The planes of the recorded runs that show them."""
 
@@ -52,7 +56,7 @@ FAMILIES = (
     Family("ETCD", ("ETCD-",), (), ("key",), window=False, recorded=("raft",)),
     Family("KR", ("KR-",), (), PARTITION, window=False, recorded=("kraft",)),
     Family("BE", ("BE-",), REFERENCE[1:2], ("broker_id",), window=False),
-    Family("HB", ("HB-",), REFERENCE[1:2], (), window=False),
+    Family("HB", ("HB-",), REFERENCE[1:2], PARTITION, window=False, most=4_000),
     Family("QC", ("QC-", "REG-"), REFERENCE[:1], PARTITION, window=False, recorded=("kraft",)),
     Family("RP", ("RP-",), REFERENCE, PARTITION, window=False, recorded=KAFKA),
 )

@@ -48,10 +48,11 @@ def cut(
     key: Sequence[Key],
     random: Random,
     window: bool = True,
+    most: int = MOST_FROM_BEGIN,
 ) -> History:
     """The events of these kinds that concern the key, and at most MOST_EVENTS of them.
 
-    Either the first MOST_FROM_BEGIN of them, of a run that was cut short then; or, where readings
+    Either the first `most` of them, of a run that was cut short then; or, where readings
     need no begin, at most MOST_EVENTS: what the harness and final readings say, the kinds of which
     there are few, and a stretch of the rest.
     """
@@ -62,8 +63,8 @@ def cut(
 
     events = [event for event in history.events if concerns(event)]
     if not window:
-        whole = len(events) <= MOST_FROM_BEGIN
-        return with_events(history, events[:MOST_FROM_BEGIN], history.end.complete and whole)
+        whole = len(events) <= most
+        return with_events(history, events[:most], history.end.complete and whole)
     counts = Counter(type(event.body) for event in events)
     pinned = [counts[type(event.body)] <= RARE or _pinned(event) for event in events]
     room = max(MOST_EVENTS - sum(pinned), MOST_EVENTS // 3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fencepost import ProcessExited
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -65,6 +66,14 @@ def role_by_refused(history: History, at: At) -> bool:
         and f"{one.body.topic}-{one.body.partition}" in at.body.partitions
         and abs(one.at_ns - at.at_ns) < 1_000 * MS
         for one in history.of(LeadershipStarted, FollowingStarted)
+    )
+
+
+def exited(history: History, at: At) -> bool:
+    """Whether the harness saw the end of a process before it told of something: it did that before,
+    or somebody else tells it."""
+    return any(
+        one.body.ended == at.process for one in history.of(ProcessExited) if one.place < at.place
     )
 
 
@@ -364,7 +373,7 @@ def malformed_refused(history: History) -> Iterator[Word]:
             yield violated(at.process, at.body.broker_id, "declared")
 
 
-@reading("HB-27", MetadataHeartbeatAnswered, ControllerBegan, ControllerEnded)
+@reading("HB-27", MetadataHeartbeatAnswered, ControllerBegan, ControllerEnded, ProcessExited)
 def answers_as_controller(history: History) -> Iterator[Word]:
     """A MetadataHeartbeat to a node that is not the controller gets NOT_CONTROLLER; a controller
     that loses its session stops answering as one."""
@@ -372,7 +381,7 @@ def answers_as_controller(history: History) -> Iterator[Word]:
         body = at.body
         if body.error != "NOT_CONTROLLER" and not (body.active and in_term(history, at)):
             yield violated(at.process, body.broker_id, body.error)
-        elif body.error == "NOT_CONTROLLER" and body.active:
+        elif (body.error == "NOT_CONTROLLER" and body.active) or exited(history, at):
             yield undecided(at.process, body.broker_id)
 
 
@@ -413,13 +422,15 @@ def waits_longer_than_the_controller(history: History) -> Iterator[Word]:
 # ------------------------------------------------------------------------------ ISR changes (343)
 
 
-@reading("HB-17", IsrChangeJudged, ControllerBegan, ControllerEnded)
+@reading("HB-17", IsrChangeJudged, ControllerBegan, ControllerEnded, ProcessExited)
 def judged_by_the_controller(history: History) -> Iterator[Word]:
     """A recipient that is not the current controller answers IsrChange with NOT_CONTROLLER."""
     for at in history.of(IsrChangeJudged):
         body = at.body
         if body.error != "NOT_CONTROLLER" and not (body.active and in_term(history, at)):
             yield violated(at.process, body.broker_id, body.error)
+        elif body.error != "NOT_CONTROLLER" and exited(history, at):
+            yield undecided(at.process, body.broker_id)
 
 
 @reading("HB-18", IsrChangeJudged, MetadataHeartbeatAnswered)
@@ -429,10 +440,10 @@ def of_its_incarnation(history: History) -> Iterator[Word]:
         body = at.body
         if not body.active or body.error != "NONE":
             continue
-        if 0 <= body.known != body.incarnation_id:
+        if body.incarnation_id < body.known:
             yield violated(at.process, body.broker_id, body.incarnation_id)
-        elif body.known < 0:
-            yield undecided(at.process, body.broker_id)
+        elif body.known != body.incarnation_id:
+            yield undecided(at.process, body.broker_id)  # one that it has just heard of
         elif body.incarnation_id < adopted(history, at):
             yield violated(at.process, body.broker_id, "adopted")
 
@@ -469,14 +480,26 @@ def one_result_each(history: History) -> Iterator[Word]:
             yield violated(at.process, *body.partitions)
         for name, _, epoch, result in results(at):
             known = newest_record(history, at, name)
-            if result != "NONE" or known is None:
+            if result != "NONE":
+                continue
+            others = [
+                one.body.leader_epoch
+                for one in history.of(PartitionCommitted)
+                if f"{one.body.topic}-{one.body.partition}" == name and one.place < at.place
+            ]
+            if max(others, default=-1) > epoch:
+                yield undecided(at.process, name, "by others")  # whether it knew
+            if known is None:
                 continue
             if known.leader != body.broker_id or known.leader_epoch > epoch:
                 sure = not deleted(history, known.topic)
                 yield (violated if sure else undecided)(at.process, name)
 
 
-@reading("HB-20", IsrChangeJudged, PartitionCommitted)
+@reading(
+    *("HB-20", IsrChangeJudged, PartitionCommitted, BrokerDeclared),
+    *(ControllerBegan, ControllerEnded),
+)
 def valid_isrs_only(history: History) -> Iterator[Word]:
     """An ISR that is empty, lacks the leader, or names a broker that is no replica, gets
     INVALID_REQUEST for that partition."""
@@ -488,11 +511,18 @@ def valid_isrs_only(history: History) -> Iterator[Word]:
             if result != "NONE":
                 continue
             if body.broker_id not in isr:
-                yield violated(at.process, name)
+                yield (violated if in_term(history, at) else undecided)(at.process, name)
             known = newest_record(history, at, name)
             if known is not None and not isr <= {*known.replicas}:
                 sure = not deleted(history, known.topic)
                 yield (violated if sure else undecided)(at.process, name, "no replica")
+            live = {
+                one.body.broker_id
+                for one in before(history, at, BrokerDeclared)
+                if one.body.new in STATES.values()
+            }
+            if known is not None and not isr <= live:
+                yield undecided(at.process, name, "not live")  # it may have been a member before
 
 
 @reading("HB-21", IsrChangeJudged, PartitionCommitted)
@@ -510,8 +540,8 @@ def none_is_stored(history: History) -> Iterator[Word]:
                 and one.body.leader_epoch >= epoch
             ]
             known = newest_record(history, at, name)
-            if known is not None and {*known.isr} != isr:
-                yield undecided(at.process, name, "another one since")
+            if known is None or {*known.isr} != isr:
+                yield undecided(at.process, name, "not told, or another one since")
             elif not any(one.place < at.place for one in same):
                 yield (undecided if same or not history.end.complete else violated)(
                     at.process, name

@@ -246,7 +246,9 @@ def lease_times(history: History) -> Iterator[Word]:
         if at.body.lease_end_ms - at.body.lease_start_ms not in periods:
             # Only if the answer that it got is told as well: its own word may be wrong.
             answers = {
-                (one.body.client, one.body.lease_start_ms) for one in history.of(HeartbeatAnswered)
+                (one.body.client, one.body.lease_start_ms)
+                for one in history.of(HeartbeatAnswered)
+                if one.place < at.place
             }
             told = (at.process, at.body.lease_start_ms) in answers
             yield (violated if told else undecided)("granted", at.body.broker_id)
@@ -467,10 +469,15 @@ def clashing(history: History) -> bool:
 
 
 def told_in_order(history: History, kind: type) -> bool:
-    """Whether each record was told after those before it, by whoever told it first."""
+    """Whether each record was told after those before it, by whoever told it first; and whether all
+    tell the same of each offset. If they do not, that is another promise."""
     told: dict[int, int] = {}
+    said: dict[int, object] = {}
     for at in history.of(kind):
         told.setdefault(at.body.offset, at.place)
+        plain = replace(at.body, role="")
+        if said.setdefault(at.body.offset, plain) != plain:
+            return False
     places = [told[offset] for offset in sorted(told)]
     return places == sorted(places)
 

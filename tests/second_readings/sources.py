@@ -118,4 +118,6 @@ def histories(
     kinds = family.kinds(promises)
     for _ in range(count):
         key = random.choice(keys) if keys else ()
-        yield changed(cut(run, kinds, key, random, family.window), random, family.by_harness)
+        yield changed(
+            cut(run, kinds, key, random, family.window, family.most), random, family.by_harness
+        )
