@@ -131,8 +131,10 @@ def still_lacking(history: History) -> Iterator[Word]:
     still = any(fault.to_ns > from_ns for fault in history.faults)
     disturbed = stalled(history, from_ns, due_ns) or changed(history, from_ns, due_ns)
     sure = history.end.complete and not still and not disturbed
+    brokers, known = newest(history, from_ns)
+    all_along = {*known, *(f"broker {node}" for node in brokers)}
     for what in sorted(lacking):
-        yield (violated if sure else undecided)(what)
+        yield (violated if sure and what in all_along else undecided)(what)
 
 
 def lacks(history: History, at_ns: int) -> Iterator[str]:

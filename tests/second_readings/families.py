@@ -54,7 +54,7 @@ FAMILIES = (
     Family("JEPSEN", ("JEPSEN-",), REFERENCE, PARTITION, recorded=KAFKA),
     Family("AVAIL", ("AVAIL-",), REFERENCE, PARTITION, by_harness=True, recorded=KAFKA),
     Family("ETCD", ("ETCD-",), (), ("key",), window=False, recorded=("raft",)),
-    Family("KR", ("KR-",), (), PARTITION, window=False, recorded=("kraft",)),
+    Family("KR", ("KR-",), (), PARTITION, window=False, most=4_000, recorded=("kraft",)),
     Family("BE", ("BE-",), REFERENCE[1:2], ("broker_id",), window=False),
     Family("HB", ("HB-",), REFERENCE[1:2], PARTITION, window=False, most=4_000),
     Family("QC", ("QC-", "REG-"), REFERENCE[:1], PARTITION, window=False, recorded=("kraft",)),

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from fencepost import NodeStarted, ProcessAsked, ProcessExited, ProcessSpawned
+from fencepost import (
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    ProcessAsked,
+    ProcessExited,
+    ProcessSpawned,
+)
+from fencepost.events.names import slot_of
+from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
+from fencepost_clusters.apache_kafka.log_memory import FaultReported
+from fencepost_clusters.apache_kafka.metadata.on_disk import MetadataStateFound
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -17,11 +28,16 @@ from fencepost_kafka import (
     LeaseExpired,
     LogAppended,
     PartitionCommitted,
+    ProbeCompleted,
     ProduceAnswered,
+    SegmentFound,
+    StoredBatch,
     TopicCommitted,
 )
 from second_readings.quorum import MS, before, partitions, told_in_order
 from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
+
+FAULTS = (FaultInjected, FaultHealed)
 
 
 def brokers(history: History) -> dict[int, list[BrokerCommitted]]:
@@ -158,23 +174,34 @@ def answers_with_an_error(history: History) -> Iterator[Word]:
             yield violated(at.process, at.body.epoch)
 
 
-@reading("KR-05", FollowingStarted, LeadershipStarted, LogAppended)
+@reading("KR-05", FollowingStarted, LeadershipStarted, LogAppended, ProbeCompleted)
 def followers_store_nothing(history: History) -> Iterator[Word]:
     """A produce sent to a broker that follows gets a not-leader error and has no effect, from the
-    moment it began to follow."""
+    moment it began to follow. Whether an append is a leader's is made of the lines by which the
+    broker led or followed last, so it is no second word about that."""
     for at in history.of(LogAppended):
-        if not at.body.as_leader:
+        turns = before(history, at, FollowingStarted, LeadershipStarted)
+        turn = next((one for one in turns if partition_of(one) == partition_of(at)), None)
+        if at.body.as_leader and turn is not None and isinstance(turn.body, FollowingStarted):
+            yield undecided(at.process, at.body.topic, at.body.partition)
+    for at in history.of(ProbeCompleted):
+        if at.body.api != "Produce" or at.body.outcome != "answered":
             continue
-        turn = next(
-            (
-                one
-                for one in before(history, at, FollowingStarted, LeadershipStarted)
-                if (one.body.topic, one.body.partition) == (at.body.topic, at.body.partition)
-            ),
-            None,
-        )
-        if turn is not None and isinstance(turn.body, FollowingStarted):
-            yield violated(at.process, at.body.topic, at.body.partition)
+        turns = [
+            one
+            for one in history.of(FollowingStarted, LeadershipStarted)
+            if slot_of(one.process) == at.body.slot
+            and partition_of(one) == partition_of(at)
+            and one.place < at.place
+        ]
+        newest = [one for one in turns if one.process == turns[-1].process]
+        if newest and isinstance(newest[-1].body, FollowingStarted):
+            asked_later = at.body.sent_at_ns > newest[-1].at_ns
+            yield (violated if asked_later else undecided)(at.body.slot, at.body.topic)
+
+
+def partition_of(at: At) -> tuple[str, int]:
+    return at.body.topic, at.body.partition
 
 
 @reading(
@@ -203,3 +230,130 @@ def newest_led(history: History, at: At, node: int) -> list[tuple[str, int]]:
         if one.place < at.place and (key not in newest or one.body.offset > newest[key].offset):
             newest[key] = one.body
     return [key for key, body in newest.items() if body.leader == node and set(body.isr) - {node}]
+
+
+@reading("KR-24", MetadataStateFound, *FAULTS)
+def states_of_the_log(history: History) -> Iterator[Word]:
+    """Each controller holds in memory the state that the metadata log leads to: what it wrote of it
+    into a snapshot is what the records before that offset lead to, by any disk."""
+    for at in history.of(MetadataStateFound):
+        body = at.body
+        if not body.by_snapshot or body.role != "controller":
+            continue
+        for one in history.of(MetadataStateFound):
+            other = one.body
+            if other.offset == body.offset and other.digest != body.digest:
+                sure = not other.by_snapshot and not history.lost_data
+                yield (violated if sure else undecided)(body.slot, body.offset)
+
+
+@reading(
+    *("KR-29", PartitionCommitted, BrokerCommitted, BrokerDeleted, TopicCommitted),
+    *(ProcessAsked, ProcessSpawned),
+)
+def goes_to_the_next(history: History) -> Iterator[Word]:
+    """When a broker is fenced, each partition that it led goes to the first live member of its ISR
+    in the order of its replicas."""
+    told = told_in_order(history, PartitionCommitted) and told_in_order(history, BrokerCommitted)
+    nodes = {at.body.started: at.body.node_id for at in history.of(ProcessSpawned)}
+    stopping = {nodes.get(at.body.asked, -1) for at in history.of(ProcessAsked)}
+    states = brokers(history)
+    for (topic, partition), records in partitions(history).items():
+        again = any(at.body.topic == topic for at in history.of(TopicCommitted) if at.body.deleted)
+        for one, other in pairwise(records):
+            lost = states.get(one.leader, ())
+            since = next((state for state in lost if state.offset > one.offset), None)
+            former = [state for state in lost if state.offset <= one.offset]
+            # The records of one decision come in one batch, with the fencing after the partitions.
+            near = since is not None and since.fenced and since.offset > other.offset
+            fences = near and bool(former) and not former[-1].fenced
+            if not fences or one.leader in (-1, other.leader) or one.leader in other.isr:
+                continue
+            expected = None
+            for replica in other.replicas:
+                known = [state for state in states.get(replica, ()) if state.offset < other.offset]
+                if replica in one.isr and replica != one.leader and known and not known[-1].fenced:
+                    expected = replica
+                    break
+            if expected in (None, other.leader):
+                continue
+            # One that is being shut down is passed over, and so is one without its directory.
+            sure = told and not (other.skipped or again or stopping or other.offline)
+            yield (violated if sure else undecided)(topic, partition, other.offset)
+
+
+def batches(history: History, slot: str, topic: str, partition: int) -> list[StoredBatch]:
+    """The batches of a log on a disk, in the order of their offsets."""
+    found = [
+        batch
+        for at in history.of(SegmentFound)
+        if (at.body.slot, at.body.topic, at.body.partition) == (slot, topic, partition)
+        for batch in at.body.batches()
+    ]
+    return sorted(found, key=lambda batch: batch.base_offset)
+
+
+@reading("KR-37", LeaderEpochsFound, SegmentFound, *FAULTS)
+def epochs_of_batches(history: History) -> Iterator[Word]:
+    """The leader epochs that a replica stores beside its log are those of its batches."""
+    word = undecided if history.lost_data else violated
+    for at in history.of(LeaderEpochsFound):
+        body = at.body
+        stored = list(zip(body.starts, body.epochs, strict=True))
+        for (start, epoch), (later, newer) in pairwise(stored):
+            if later < start or newer <= epoch:
+                yield word(body.slot, body.topic, body.partition, "order")
+            elif later == start:
+                yield undecided(body.slot, body.topic, body.partition, start)
+        for batch in batches(history, body.slot, body.topic, body.partition):
+            own = [epoch for start, epoch in stored if start <= batch.base_offset]
+            if own and own[-1] != batch.leader_epoch:
+                yield word(body.slot, body.topic, body.partition, batch.base_offset)
+            elif not own:
+                # No line of the file is lost, but the file may be.
+                yield undecided(body.slot, body.topic, body.partition, batch.base_offset)
+        of_batches = {
+            batch.leader_epoch for batch in batches(history, body.slot, body.topic, body.partition)
+        }
+        if set(body.epochs) - of_batches:
+            yield undecided(body.slot, body.topic, body.partition, "no batch")  # it wrote nothing
+
+
+@reading("KR-38", ProducersFound, SegmentFound, *FAULTS)
+def producers_of_batches(history: History) -> Iterator[Word]:
+    """What a replica stores of producers as of an offset is what the batches below that offset say
+    of them."""
+    word = undecided if history.lost_data else violated
+    for at in history.of(ProducersFound):
+        body = at.body
+        below = [
+            batch
+            for batch in batches(history, body.slot, body.topic, body.partition)
+            if batch.end <= body.offset and batch.producer_id >= 0 and batch.base_sequence >= 0
+        ]
+        newest = {batch.producer_id: batch for batch in below}
+        place = body.slot, body.topic, body.partition, body.offset
+        rows = zip(
+            body.producer_ids,
+            body.producer_epochs,
+            body.last_sequences,
+            body.last_offsets,
+            strict=True,
+        )
+        for producer, epoch, sequence, offset in rows:
+            batch = newest.pop(producer, None)
+            if batch is None:
+                yield undecided(*place, producer)  # its batches may be deleted
+                continue
+            last = (batch.base_sequence + batch.end - batch.base_offset - 1) % (1 << 31)
+            if (epoch, sequence, offset) != (batch.producer_epoch, last, batch.end - 1):
+                yield word(*place, producer)
+        for producer in newest:
+            yield undecided(*place, producer, "forgotten")  # it may have expired
+
+
+@reading("KR-39", FaultReported, *FAULTS)
+def meets_no_fault(history: History) -> Iterator[Word]:
+    """A node meets no fault that it has no answer for."""
+    for at in history.of(FaultReported):
+        yield (undecided if history.lost_data else violated)(at.process, at.body.what)

@@ -601,8 +601,13 @@ def taken_over_fenced(history: History) -> Iterator[Word]:
         body = at.body
         if body.error == "NONE" and body.active and body.request_epoch < 0:
             known = {one.body.broker_epoch for one in before(history, at, BrokerCommitted)}
+            entry = any(
+                one.body.incarnation == body.incarnation
+                for one in before(history, at, BrokerCommitted)
+            )
             if body.broker_epoch not in known:
-                yield violated(body.broker_id, body.broker_epoch, "answered")
+                word = undecided if entry else violated  # of an entry with another epoch
+                yield word(body.broker_id, body.broker_epoch, "answered")
 
 
 @reading(
