@@ -31,9 +31,11 @@ from fencepost import (
 )
 from fencepost_kafka import (
     BrokerRegistered,
+    ControllerBegan,
     IsrChangeAnswered,
     IsrChangeAsked,
     IsrChangeJudged,
+    MetadataHeartbeatAnswered,
     PartitionCommitted,
     TopicCommitted,
     broker_of,
@@ -128,9 +130,23 @@ class _Overwritten:
     """process -> its broker id."""
     asked_ns: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(process, topic, partition) -> when it requested an ISR last."""
+    accepted: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
+    """(controller, broker) -> the highest incarnation id of which it accepted a heartbeat in its
+    term, whatever it has declared."""
     suspects: list[Deadline] = field(default_factory=list)
     unregistered: list[tuple[int, int, Violated]] = field(default_factory=list)
     """A broker, and an incarnation id that a controller took only by its own word."""
+
+    def heard(self, event: Event, body: MetadataHeartbeatAnswered) -> None:
+        """A controller answers a heartbeat."""
+        of = event.process, body.broker_id
+        accepts = body.active and body.error == "NONE"
+        if accepts and body.incarnation_id > self.accepted.get(of, (-1, None))[0]:
+            self.accepted[of] = body.incarnation_id, event.ref
+
+    def begin(self, process: str) -> None:
+        """A controller's next term begins."""
+        self.accepted = {of: one for of, one in self.accepted.items() if of[0] != process}
 
     def granted(self, event: Event, body: IsrChangeAnswered) -> None:
         """A process was granted an ISR."""
@@ -159,10 +175,15 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
         IsrChangeAsked,
         IsrChangeJudged,
         IsrChangeAnswered,
+        MetadataHeartbeatAnswered,
         PromiseObserved,
     )
     def step(self, state: _Overwritten, event: Event, body: Struct) -> Findings:
         state.superseded.take(event)
+        if isinstance(body, ControllerBegan):
+            state.begin(event.process)
+        elif isinstance(body, MetadataHeartbeatAnswered):
+            state.heard(event, body)
         term = state.superseded.terms.now.get(event.process)
         if isinstance(body, BrokerRegistered):
             state.broker[event.process] = body.broker_id
@@ -174,6 +195,9 @@ class OverwrittenChangesNoIsr(Rule[_Overwritten]):
             return (Exercised(event.ref, Evidence.PEER),)
         if not isinstance(body, IsrChangeJudged):
             return observed(event, self.clause)
+        accepted = state.accepted.get((event.process, body.broker_id))
+        if accepted is not None and body.error == "NONE" and body.incarnation_id < accepted[0]:
+            return (self._taken(event, body, accepted[0], (accepted[1],)),)
         known = None if term is None else term.brokers.get(body.broker_id)
         if known is None:
             # What it has declared is not told: but it says which incarnation it has.

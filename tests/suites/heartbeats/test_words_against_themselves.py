@@ -90,6 +90,23 @@ def test_a_controller_that_judges_for_another_incarnation_than_it_says_that_it_k
     assert (verdict(h, "HB-18") is Outcome.VIOLATED) is broken
 
 
+@pytest.mark.parametrize(("accepted", "broken"), [(21, True), (20, False), (19, False)])
+def test_a_controller_that_judges_for_a_lower_incarnation_than_it_has_accepted_breaks_hb_18(
+    accepted: int, broken: bool
+) -> None:
+    h = HistoryBuilder()
+    began(h)
+    answered(h, incarnation=accepted, known=accepted)
+    judged(h)
+    assert (verdict(h, "HB-18") is Outcome.VIOLATED) is broken
+    h = HistoryBuilder()
+    began(h)
+    answered(h, incarnation=accepted, known=accepted)
+    began(h, epoch=2)
+    judged(h)
+    assert verdict(h, "HB-18") is Outcome.NOT_EXERCISED
+
+
 @pytest.mark.parametrize(("isr", "broken"), [("2,3", False), ("3", True), ("", True)])
 def test_a_controller_that_grants_an_isr_without_the_broker_that_asks_as_its_leader_breaks_hb_20(
     isr: str, broken: bool
