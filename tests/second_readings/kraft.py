@@ -48,10 +48,14 @@ def brokers(history: History) -> dict[int, list[BrokerCommitted]]:
     return {broker: [own[offset] for offset in sorted(own)] for broker, own in found.items()}
 
 
-@reading("KR-01", BrokerCommitted)
+@reading("KR-01", BrokerCommitted, BrokerStateChanged)
 def one_holder(history: History) -> Iterator[Word]:
     """While the process that holds a broker id has a session, another process with that id is
     refused: its registration follows only upon the record that fences the holder."""
+    for at in history.of(BrokerStateChanged):
+        epochs = {one.broker_epoch for one in brokers(history).get(at.body.broker_id, ())}
+        if at.body.new == "ACTIVE" and at.body.broker_epoch not in epochs:
+            yield undecided(at.process)  # no record of it is told
     for broker, records in brokers(history).items():
         for one, other in pairwise(records):
             if one.incarnation != other.incarnation and not one.fenced:

@@ -77,6 +77,16 @@ def exited(history: History, at: At) -> bool:
     )
 
 
+def succeeded(history: History, at: At) -> bool:
+    """Whether another controller began before, in a higher epoch: whether this one knows is not
+    told."""
+    return any(
+        one.body.epoch > at.body.controller_epoch
+        for one in history.of(ControllerBegan)
+        if one.place < at.place
+    )
+
+
 def in_term(history: History, at: At) -> bool:
     """Whether a process has begun to be the controller, and has not ended, by its own word."""
     turn = next(before(history, at, ControllerBegan, ControllerEnded), None)
@@ -381,8 +391,10 @@ def answers_as_controller(history: History) -> Iterator[Word]:
         body = at.body
         if body.error != "NOT_CONTROLLER" and not (body.active and in_term(history, at)):
             yield violated(at.process, body.broker_id, body.error)
-        elif (body.error == "NOT_CONTROLLER" and body.active) or exited(history, at):
+        elif body.active and (body.error == "NOT_CONTROLLER" or succeeded(history, at)):
             yield undecided(at.process, body.broker_id)
+        elif exited(history, at):
+            yield undecided(at.process, body.broker_id, "exited")
 
 
 @reading("HB-07", BrokerStateChanged, FetchServed, LogAppended)
@@ -429,11 +441,11 @@ def judged_by_the_controller(history: History) -> Iterator[Word]:
         body = at.body
         if body.error != "NOT_CONTROLLER" and not (body.active and in_term(history, at)):
             yield violated(at.process, body.broker_id, body.error)
-        elif body.error != "NOT_CONTROLLER" and exited(history, at):
+        elif body.error != "NOT_CONTROLLER" and (exited(history, at) or succeeded(history, at)):
             yield undecided(at.process, body.broker_id)
 
 
-@reading("HB-18", IsrChangeJudged, MetadataHeartbeatAnswered)
+@reading("HB-18", IsrChangeJudged, MetadataHeartbeatAnswered, BrokerDeclared)
 def of_its_incarnation(history: History) -> Iterator[Word]:
     """An IsrChange with the wrong incarnation id is answered INVALID_INCARNATION_ID."""
     for at in history.of(IsrChangeJudged):
@@ -446,6 +458,13 @@ def of_its_incarnation(history: History) -> Iterator[Word]:
             yield undecided(at.process, body.broker_id)  # one that it has just heard of
         elif body.incarnation_id < adopted(history, at):
             yield violated(at.process, body.broker_id, "adopted")
+        declared = [
+            one.body.incarnation_id
+            for one in before(history, at, BrokerDeclared)
+            if one.body.broker_id == body.broker_id
+        ]
+        if declared and declared[0] != body.incarnation_id:
+            yield undecided(at.process, body.broker_id, "declared")  # it may have adopted a newer
 
 
 def results(at: At) -> Sequence[tuple[str, frozenset[int], int, str]]:
