@@ -22,7 +22,6 @@ from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import UsageError
 from fencepost.model.shares import interval
-from fencepost.model.system.capabilities import Fetched
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import Conducted, follow_one, run_one
@@ -30,8 +29,6 @@ from fencepost.runs.replay import recorded_shape
 from fencepost.runs.run import RunSpec, new_folder
 
 DECIDED = (Outcome.VIOLATED, Outcome.HOLDS)
-LOCAL = "process"
-"""The runtime whose nodes run fetched software; images contain theirs."""
 
 
 @final
@@ -225,7 +222,9 @@ def compare(
     """
     check(wanted.specs)
     recorded = [_followed(wanted.specs, one) for one in wanted.recorded]
-    _fetch(wanted.specs)
+    # One that has none must not end the comparison after hours.
+    for spec in wanted.specs:
+        spec.fetch()
     names = [spec.system.name for spec in wanted.specs]
     compared = Compared(names) if into is None else into
 
@@ -270,13 +269,6 @@ def check(specs: Sequence[RunSpec]) -> None:
             raise UsageError(
                 f"a schedule of {names[0]} does not fit {name}: only one of them has {differing}"
             )
-
-
-def _fetch(specs: Sequence[RunSpec]) -> None:
-    """Fetches what each system runs: one that has none must not end the comparison after hours."""
-    for spec in specs:
-        if spec.runtime == LOCAL and isinstance(spec.system, Fetched):
-            spec.system.fetch()
 
 
 def _one_schedule(

@@ -47,6 +47,7 @@ from fencepost.model.system.capabilities import (
     Command,
     Contained,
     Faceted,
+    Fetched,
     Launchable,
     Observed,
     StartsInOrder,
@@ -94,6 +95,12 @@ class RunSpec:
     def clients(self) -> str:
         """The name of the workload: the one asked for, or the system's own."""
         return self.workload or self.system.workload
+
+    def fetch(self) -> None:
+        """Fetches, or builds, what the nodes run if they run as processes, unless it is there. That
+        takes minutes, so it is done before anything is measured. Raises EnvironmentFailed."""
+        if self.runtime == "process" and isinstance(self.system, Fetched):
+            self.system.fetch()
 
 
 def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
@@ -408,6 +415,8 @@ class Run:
         check_runtime(spec.runtime)
         plugins.workload(spec.clients)
         check_shape(spec.system, spec.shape)
+        # Not while nodes are waited for: the first start of a release took longer than they may.
+        spec.fetch()
         # From here on something may run: every error below ends it.
         runtime = RUNTIMES[spec.runtime](spec, plugins, folder)
         try:

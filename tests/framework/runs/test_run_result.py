@@ -32,6 +32,7 @@ from fencepost.model.machine import check_platform
 from fencepost.model.runtime import let_pass_until
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, new_folder
+from fencepost_clusters.reference.cluster import ReferenceQuorum
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,25 @@ def test_what_a_runtime_needs_is_checked_first(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(EnvironmentFailed, match="FENCEPOST_TOXIPROXY names /no/such"):
         check_runtime("process")
     check_runtime("simulated")
+
+
+class Unfetched(ReferenceQuorum):
+    """A system whose software is not to be had."""
+
+    def fetch(self) -> str:
+        raise EnvironmentFailed("no software for it")
+
+
+def test_what_nodes_run_is_fetched_before_a_run_is_made_and_its_start_is_timed(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    with pytest.raises(EnvironmentFailed, match="no software for it"):
+        Run.start(RunSpec(Unfetched()), load(), folder)
+    assert not (folder.path / "run.json").exists()
+    # An image has its software, and a simulated node needs none.
+    for runtime in ("docker", "simulated"):
+        RunSpec(Unfetched(), runtime=runtime).fetch()
 
 
 def test_another_platform_than_linux_is_refused_in_a_sentence() -> None:
