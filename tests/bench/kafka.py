@@ -25,6 +25,7 @@ from start import NODES, cluster_start
 from fencepost import EnvironmentFailed
 from fencepost.runs.run import check_runtime
 from fencepost_clusters.apache_kafka import distribution
+from fencepost_clusters.apache_kafka.builds import released
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, jvm_options, resource
 from fencepost_kafka import Role
 
@@ -63,7 +64,7 @@ def on(
         check_runtime(runtime)
         for _ in range(runs):
             bare.append(bare_start(kafka))
-            started, bounced = cluster_start(out, runtime, f"apache/kraft@{kafka.version}")
+            started, bounced = cluster_start(out, runtime, f"apache/kraft@{kafka.build.version}")
             ready.append(started)
             bounces.append(bounced)
     except EnvironmentFailed as lacking:
@@ -82,7 +83,9 @@ def main() -> None:
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("--version", default=DEFAULT_VERSION, help="of Kafka")
     options = parse(__doc__, runs=5, more=chosen)
-    kafka = distribution.installed(options.version, os.environ, resource("log4j2.properties"))
+    kafka = distribution.installed(
+        released(options.version), os.environ, resource("log4j2.properties")
+    )
     with tempfile.TemporaryDirectory() as out:
         process = on("process", kafka, Path(out), options.runs)
         docker = on("docker", kafka, Path(out), options.runs)

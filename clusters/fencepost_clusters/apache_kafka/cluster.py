@@ -1,7 +1,8 @@
 """Apache Kafka as the framework sees it: the slots and links of the reference cluster, with Kafka's
 own commands.
 
-A version is named after the system: `apache/kraft@4.1.0`; `apache/kraft` is the default one. Each
+A version, or a folder with a build of one's own, is named after the system: `apache/kraft@4.1.0`,
+`apache/kraft@~/kafka`; `apache/kraft` is the default version. See `builds`. Each
 node knows the others by the names of their slots, which its own hosts file maps to its own ends of
 the links. Brokers advertise the clients' ends to clients, and their names to each other.
 """
@@ -35,7 +36,8 @@ from fencepost import (
     UsageError,
     View,
 )
-from fencepost_clusters.apache_kafka import disks, distribution, settings
+from fencepost_clusters.apache_kafka import builds, disks, distribution, settings
+from fencepost_clusters.apache_kafka.builds import Build
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
 from fencepost_clusters.apache_kafka.metadata.first_snapshot import Voter, first_snapshot
@@ -61,6 +63,7 @@ from fencepost_kafka.recovery import missing, superseded
 from fencepost_kafka.vocabulary import with_spare_broker
 
 DEFAULT_VERSION = "4.4.0"
+_DEFAULT = builds.released(DEFAULT_VERSION)
 OLDEST = (3, 3)
 NEWEST = (4, 4)
 """The newest release that was tried: see the record of `docs/_ext/record_releases.py`."""
@@ -84,25 +87,30 @@ class UntriedRelease(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class KRaft:
-    """`apache/kraft`: one version of Kafka, unpatched, with separate controllers and brokers."""
+    """`apache/kraft`: one build of Kafka, unpatched, with separate controllers and brokers."""
 
-    version: str = DEFAULT_VERSION
+    build: Build = _DEFAULT
     name: str = "apache/kraft"
     plane: str = "kraft"
 
+    @property
+    def version(self) -> str:
+        """As the software says it."""
+        return self.build.version
+
     def at(self, version: str) -> KRaft:
-        """Another version of Kafka; raises UsageError for one that is older than 3.3.
+        """Another build of Kafka, by its version or its folder; raises UsageError for one that is
+        older than 3.3, and as `builds.named` does.
 
         Warns of one that is newer than those that were tried (`UntriedRelease`).
         """
-        numbers = version.split(".")
-        if not all(number.isdigit() for number in numbers) or len(numbers) != 3:
-            raise UsageError(f"{version!r} is not a version of Kafka, such as {DEFAULT_VERSION}")
-        other = replace(self, version=version, name=f"apache/kraft@{version}")
-        if other._release < OLDEST:
+        build = builds.named(version, os.environ)
+        folder = builds.folder_of(version)
+        other = replace(self, build=build, name=f"apache/kraft@{folder or version}")
+        if build.release < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise UsageError(f"{self.name} knows Kafka {oldest} and newer, not {version}")
-        if other._release > NEWEST:
+            raise UsageError(f"apache/kraft knows Kafka {oldest} and newer, not {build.version}")
+        if build.release > NEWEST:
             newest = ".".join(map(str, NEWEST))
             warnings.warn(
                 f"{other.name} is newer than {newest}, the last release that was tried: where its "
@@ -114,8 +122,7 @@ class KRaft:
 
     @property
     def _release(self) -> tuple[int, ...]:
-        """The release that a version is of, such as (4, 3)."""
-        return tuple(map(int, self.version.split(".")[:2]))
+        return self.build.release
 
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot.
@@ -247,14 +254,15 @@ class KRaft:
             )
             for c in first
         ]
-        begins = self._release >= BEGINS_LOG
-        formatted = distribution.first_metadata(self.version, os.environ) if begins else b""
+        formatted = b""
+        if self._release >= BEGINS_LOG:
+            formatted = distribution.first_metadata(self.build, os.environ, self.name)
         data = first_snapshot(voters, CONTROLLER_LISTENER, formatted)
         return {**meta, "snapshot.base64": base64.encodebytes(data).decode()}
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""
-        return str(distribution.installed(self.version, os.environ, _logging()).home)
+        return str(distribution.installed(self.build, os.environ, _logging()).home)
 
     def command(self, place: Place, shape: Shape) -> Command:
         """The command of one node, a JVM; installs Kafka first if necessary.
@@ -263,9 +271,9 @@ class KRaft:
         """
         logging = _logging()
         kafka = (
-            distribution.in_image(self.version)
+            distribution.in_image(self.build)
             if place.image
-            else distribution.installed(self.version, os.environ, logging)
+            else distribution.installed(self.build, os.environ, logging)
         )
         return Command(
             ("/bin/sh", "start.sh"),
@@ -289,7 +297,12 @@ class KRaft:
         )
 
     def image(self, slot: Slot) -> str:
-        """The image that `images/kafka/Dockerfile` makes of this version."""
+        """The image that `images/kafka/Dockerfile` makes of this version. There is none of a
+        folder, which raises NotApplicable."""
+        if self.build.jars:
+            raise NotApplicable(
+                f"{self.name} is a folder, and there is no image of it: its nodes run as processes"
+            )
         return image_of(self.version)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
@@ -308,7 +321,7 @@ class KRaft:
         """The clients that read the metadata log from the controllers, and all metrics pages. Two
         read the log, and each asks another controller first, so that their words can be compared:
         the leaders of two epochs may tell them different things."""
-        log = {"port": PORTS.controller, "version": self.version}
+        log = {"port": PORTS.controller, "build": self.build.key}
         return (
             ClientSpec("observer", OBSERVER, log),
             ClientSpec("observer-2", OBSERVER, {**log, "first": 1}),
@@ -317,7 +330,7 @@ class KRaft:
 
     def read_disks(self, remains: Remains, shape: Shape) -> Sequence[Supplied]:
         """The logs of all nodes, and the states of the metadata by logs and snapshots."""
-        schemas = schemas_in(distribution.cache(os.environ) / self.version)
+        schemas = schemas_in(distribution.home_of(self.build, os.environ))
         return disks.supplied(remains, self.layout(shape), schemas)
 
     def timing(self, shape: Shape) -> Timing:

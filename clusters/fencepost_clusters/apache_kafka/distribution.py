@@ -1,9 +1,9 @@
-"""Apache Kafka from Maven Central, one folder per version, in the user's cache folder.
+"""Apache Kafka in the user's cache folder, one folder per build (`builds`).
 
-`$XDG_CACHE_HOME/fencepost/kafka/<version>/` (`~/.cache` unless set) holds `lib` (the class path),
+`$XDG_CACHE_HOME/fencepost/kafka/<build>/` (`~/.cache` unless set) holds `lib` (the class path),
 the metadata of a newly formatted disk, made by Kafka's own StorageTool (see `FORMATTED`), and class
-data archives, one per Java, which halve the cost of a start. Beside the versions is the agent
-that shows a JVM's metrics, one for all versions. It is on no class path, since an archive is valid
+data archives, one per Java, which halve the cost of a start. Beside the builds is the agent
+that shows a JVM's metrics, one for all. It is on no class path, since an archive is valid
 for one class path only. Existing files are used as they are, so a second start needs neither
 network nor Maven. Runs side by side wait for each other.
 """
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost import EnvironmentFailed, cache_folder
+from fencepost_clusters.apache_kafka.builds import Build
 from fencepost_clusters.apache_kafka.metadata.first_snapshot import FILE as FIRST_SNAPSHOT
 from fencepost_clusters.java import (
     Artifact,
@@ -65,53 +66,57 @@ _JVM_LIMIT_S = 90
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One version of Kafka, ready to start; `archive` is the class data archive for `java`.
+    """One build of Kafka, ready to start; `archive` is the class data archive for `java`.
 
     `agent` is the jar of the agent that shows metrics.
     """
 
-    version: str
+    build: Build
     home: Path
     java: str
     archive: Path
     agent: Path
 
 
-def in_image(version: str) -> Distribution:
-    """That version of Kafka in its image, with the archive that `images/kafka/archive.sh` made."""
+def in_image(build: Build) -> Distribution:
+    """That build of Kafka in its image, with the archive that `images/kafka/archive.sh` made."""
     home = Path("/opt/kafka")
-    return Distribution(version, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
+    return Distribution(build, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
 
 
-def installed(version: str, environment: Mapping[str, str], logging: str) -> Distribution:
-    """That version of Kafka, downloaded and prepared if necessary, which takes a minute.
+def installed(build: Build, environment: Mapping[str, str], logging: str) -> Distribution:
+    """That build of Kafka, downloaded or copied, and prepared if necessary, which takes a minute.
 
     `logging` is the Log4j configuration to prepare with. Raises EnvironmentFailed without a Java of
     17 or newer, without Maven if the class path is missing, if either fails, or if a jar in the
     cache is missing or damaged.
     """
     java, java_version = find_java(environment, "Kafka")
-    home = cache(environment) / version
+    home = home_of(build, environment)
     check_class_path(home)
     archive = home / f"classes-{java_version}.jsa"
-    agent = home.parent / f"jmx_prometheus_javaagent-{AGENT}.jar"
-    found = Distribution(version, home, java, archive, agent)
+    agent = cache(environment) / f"jmx_prometheus_javaagent-{AGENT}.jar"
+    found = Distribution(build, home, java, archive, agent)
     make_cache(home.parent)
     if not home.exists():
-        with alone(home.parent / f"{version}.lock"):
+        with alone(_lock(home)):
             if not home.exists():
-                _bring(version, home, environment)
-    _check(f"Kafka {version}", home / "lib", home)
+                _bring(build, home, environment)
+    _check(f"Kafka {build.version}", home / "lib", home)
     if not archive.exists():
-        with alone(home.parent / f"{version}.lock"):
+        with alone(_lock(home)):
             if not archive.exists():
                 _prepare(found, logging)
     if not agent.exists():
-        with alone(home.parent / "agent.lock"):
+        with alone(agent.parent / "agent.lock"):
             if not agent.exists():
                 download_one(_AGENT, agent, environment)
     _check("Kafka's agent for metrics", agent.parent, agent)
     return found
+
+
+def _lock(home: Path) -> Path:
+    return home.parent / f"{home.name}.lock"
 
 
 def _check(what: str, folder: Path, remove: Path) -> None:
@@ -119,51 +124,73 @@ def _check(what: str, folder: Path, remove: Path) -> None:
 
 
 def cache(environment: Mapping[str, str]) -> Path:
-    """The folder that has one folder per version."""
+    """The folder that has one folder per build."""
     return cache_folder(environment) / "kafka"
 
 
-def artifacts(version: str) -> Sequence[Artifact]:
+def home_of(build: Build, environment: Mapping[str, str]) -> Path:
+    """Where a build is, or would be, installed."""
+    return cache(environment) / build.key
+
+
+def artifacts(build: Build) -> Sequence[Artifact]:
     """The artifacts to download: Kafka, and its logging library.
 
     Kafka 2's own client of ZooKeeper resolves no address on Java 17, so it gets a newer one.
     """
-    bindings = ["log4j-slf4j-impl", "log4j-core"]
-    if _major(version) < 4:
-        bindings.append("log4j-1.2-api")
-    clients = ("zookeeper", "zookeeper-jute") if _major(version) < 3 else ()
+    clients = ("zookeeper", "zookeeper-jute") if build.release < (3,) else ()
     return (
-        Artifact("org.apache.kafka", _kafka(version), version),
-        *(Artifact("org.apache.logging.log4j", name, LOG4J) for name in bindings),
+        Artifact("org.apache.kafka", _kafka(build), build.version),
+        *_logging_library(build),
         *(Artifact("org.apache.zookeeper", name, ZOOKEEPER_CLIENT) for name in clients),
     )
 
 
-def _major(version: str) -> int:
-    return int(version.partition(".")[0])
+def _logging_library(build: Build) -> Sequence[Artifact]:
+    bindings = ["log4j-slf4j-impl", "log4j-core"]
+    if build.release < (4,):
+        bindings.append("log4j-1.2-api")
+    return [Artifact("org.apache.logging.log4j", name, LOG4J) for name in bindings]
 
 
-def _kafka(version: str) -> str:
+def _kafka(build: Build) -> str:
     """The artifact that is the broker, by the Scala that a version is built for."""
-    return "kafka_2.13" if _major(version) >= 3 else "kafka_2.12"
+    return "kafka_2.13" if build.release >= (3,) else "kafka_2.12"
 
 
-def _has_kraft(version: str) -> bool:
+def _has_kraft(build: Build) -> bool:
     """Whether a version runs without ZooKeeper, and has the tool that formats a disk."""
-    return _major(version) >= 3
+    return build.release >= (3,)
 
 
-def _bring(version: str, home: Path, environment: Mapping[str, str]) -> None:
-    """Downloads the class path into a folder beside `home`, and renames it once it is complete."""
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{version}-") as made:
+def _bring(build: Build, home: Path, environment: Mapping[str, str]) -> None:
+    """Downloads or copies the class path into a folder beside `home`, and renames it once it is
+    complete."""
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as made:
         whole = Path(made) / "whole"
-        download(f"Kafka {version}", artifacts(version), whole / "lib", home.parent, environment)
-        if not list((whole / "lib").glob(f"{_kafka(version)}-*.jar")):
-            raise EnvironmentFailed(f"Maven downloaded no {_kafka(version)} for Kafka {version}")
+        lib = whole / "lib"
+        if build.jars:
+            _copy(build, lib, home.parent, environment)
+        else:
+            what = f"Kafka {build.version}"
+            download(what, artifacts(build), lib, home.parent, environment)
+            if not list(lib.glob(f"{_kafka(build)}-*.jar")):
+                raise EnvironmentFailed(f"Maven downloaded no {_kafka(build)} for {what}")
         for other in OTHER_LOGGING:  # a dependency of ZooKeeper's client
-            for jar in (whole / "lib").glob(other):
+            for jar in lib.glob(other):
                 jar.unlink()
         whole.rename(home)
+
+
+def _copy(build: Build, lib: Path, cache: Path, environment: Mapping[str, str]) -> None:
+    """Copies the jars of a folder, and adds the library by which Kafka logs, unless it has one: a
+    build may be made anew in its folder while nodes run."""
+    lib.mkdir(parents=True)
+    for jar in build.jars:
+        shutil.copyfile(jar, lib / jar.name)
+    bound = list(lib.glob("log4j-slf4j-impl-2*.jar")) and list(lib.glob("log4j-core-2*.jar"))
+    if not bound:
+        download("Log4j for Kafka", _logging_library(build), lib, cache, environment)
 
 
 def _prepare(kafka: Distribution, logging: str) -> None:
@@ -181,14 +208,14 @@ def _prepare(kafka: Distribution, logging: str) -> None:
             "-Dlog4j2.configurationFile=log4j2.properties",
         ]  # fmt: skip
         classes = ["-cp", class_path(kafka.home / "lib")]
-        if _has_kraft(kafka.version):
+        if _has_kraft(kafka.build):
             settings.write_text(_one_node(*ports))
             run(
                 [*java, *classes, "kafka.tools.StorageTool", "format",
                  "-t", "AAAAAAAAAAAAAAAAAAAAZQ", "-c", settings.name],
                 folder,
                 _JVM_LIMIT_S,
-                f"StorageTool of Kafka {kafka.version} failed",
+                f"StorageTool of Kafka {kafka.build.version} failed",
                 environment=jvm_environment(os.environ),
             )  # fmt: skip
             _keep_formatted(kafka, folder / "data")
@@ -211,7 +238,7 @@ def _prepare(kafka: Distribution, logging: str) -> None:
             folder,
             STARTED,
             _JVM_LIMIT_S,
-            f"a node of Kafka {kafka.version} did not start",
+            f"a node of Kafka {kafka.build.version} did not start",
         )
         if not partial.exists():
             raise no_archive(kafka.java, "Kafka", said)
@@ -223,21 +250,21 @@ def _keep_formatted(kafka: Distribution, disk: Path) -> None:
     made = next((disk / name for name in FORMATTED if (disk / name).exists()), None)
     if made is None:
         names = " nor ".join(str(name) for name in FORMATTED)
-        raise EnvironmentFailed(f"StorageTool of Kafka {kafka.version} wrote neither {names}")
+        raise EnvironmentFailed(f"StorageTool of Kafka {kafka.build.version} wrote neither {names}")
     shutil.copyfile(made, kafka.home / made.name)
 
 
-def first_metadata(version: str, environment: Mapping[str, str]) -> bytes:
-    """The snapshot that StorageTool of an installed version (4.4 or newer) wrote.
+def first_metadata(build: Build, environment: Mapping[str, str], system: str) -> bytes:
+    """The snapshot that StorageTool of an installed build (4.4 or newer) wrote.
 
-    Raises EnvironmentFailed if the version is not in the cache, as on a host whose nodes run in
-    containers of an image that was made elsewhere.
+    Raises EnvironmentFailed if the build is not in the cache, as on a host whose nodes run in
+    containers of an image that was made elsewhere; `system` is the name to install it by.
     """
-    snapshot = cache(environment) / version / FIRST_SNAPSHOT
+    snapshot = home_of(build, environment) / FIRST_SNAPSHOT
     if not snapshot.exists():
         raise EnvironmentFailed(
-            f"Kafka {version}, whose first metadata a new disk needs, is not in "
-            f"{snapshot.parents[1]}: fencepost setup --system apache/kraft@{version} installs it"
+            f"Kafka {build.version}, whose first metadata a new disk needs, is not in "
+            f"{cache(environment)}: fencepost setup --system {system} installs it"
         )
     return snapshot.read_bytes()
 

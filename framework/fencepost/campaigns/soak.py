@@ -85,6 +85,8 @@ class SoakRun(Struct, frozen=True, kw_only=True):
     """Such a clause -> how many of its violations are not known, and how many there are."""
     known: Mapping[str, Mapping[str, int]] = {}
     """Known finding -> clause -> how many of its violations are that finding."""
+    stand_ins: Mapping[str, str] = {}
+    """Known finding -> the nearest release, or several, that has it, if the build is no release."""
     unknown: Mapping[str, str] = {}
     """Clause -> why it is undecided, unless another clause that is violated explains it."""
     follows: Mapping[str, tuple[str, str]] = {}
@@ -280,6 +282,7 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         violated={c: one.first_new.says for c, one in anew.items() if one.first_new},
         new={c: (one.new, one.violated) for c, one in anew.items()},
         known=_known(verdicts),
+        stand_ins=_stand_ins(verdicts),
         unknown=result.judgement.undecided,
         follows={c: (one.follows, one.reason) for c, one in unknown.items() if one.follows},
         held=tuple(c for c, v in verdicts.items() if v.verdict is Outcome.HOLDS),
@@ -298,6 +301,13 @@ def _result_of(conducted: Conducted, seed: int) -> SoakRun:
         drawn_ms=conducted.drawn_ms,
         ran_ms=(end.ended_at_ns - end.began_at_ns) // MS,
     )
+
+
+def _stand_ins(verdicts: Mapping[str, Verdict]) -> Mapping[str, str]:
+    broken = (one for verdict in verdicts.values() for one in verdict.violations)
+    return {
+        one.known: ", ".join(one.as_known.versions) for one in broken if one.known and one.as_known
+    }
 
 
 def _known(verdicts: Mapping[str, Verdict]) -> Mapping[str, Mapping[str, int]]:
@@ -349,7 +359,8 @@ def _cut_short(run: SoakRun) -> Iterator[str]:
 def _known_in_words(run: SoakRun) -> Iterator[str]:
     for finding, clauses in run.known.items():
         times = ", ".join(f"{clause} {number}" for clause, number in clauses.items())
-        yield f"known: {finding} ({times})"
+        of = run.stand_ins.get(finding, "")
+        yield f"known: {finding}{f' of {of}, the nearest release' if of else ''} ({times})"
 
 
 def _undecided(run: SoakRun) -> Iterator[str]:

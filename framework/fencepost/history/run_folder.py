@@ -82,9 +82,18 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
     @property
     def release(self) -> str:
-        """The system with its version, if it has one, for people."""
-        family = self.system.partition("@")[0]
-        return f"{family} {self.versions[family]}" if family in self.versions else self.system
+        """The system with its version, if it has one, for people. A build that is named otherwise,
+        as by its folder, keeps that name."""
+        family, _, named = self.system.partition("@")
+        if not self.version:
+            return self.system
+        name = self.system if named not in ("", self.version) else family
+        return f"{name} {self.version}"
+
+    @property
+    def version(self) -> str:
+        """That of the system; empty if it says none."""
+        return self.versions.get(self.system.partition("@")[0], "")
 
 
 REDACTED = "<redacted>"

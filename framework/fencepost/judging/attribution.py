@@ -58,11 +58,13 @@ def attributed(
     findings: Sequence[KnownFinding],
     events: Iterable[Event],
     elsewhere: Sequence[KnownFinding] = (),
+    version: str = "",
 ) -> Judgement:
     """The same verdicts. A verdict whose violations are all known findings gets their ids.
 
     `events` are the run's, in the order of its history. `elsewhere` are findings that other
-    versions have: a violation that would be one of them is new, and names it.
+    versions have: a violation that would be one of them is new, and names it. A finding that stands
+    in for one of the run's own `version` is named with its own versions.
     """
     if not findings and not elsewhere:
         return judgement
@@ -70,14 +72,15 @@ def attributed(
     # Two separate runs over the same scenes: what follows from a finding of another version must
     # not become known here.
     here, there = (_Attribution(judgement, some, scenes) for some in (findings, elsewhere))
-    versions = {finding.id: finding.versions for finding in elsewhere}
+    versions = {finding.id: finding.versions for finding in (*findings, *elsewhere)}
     marked = {}
     for clause, verdict in judgement.verdicts.items():
         known = _marked(verdict, clause, here)
         violations = tuple(
             msgspec.structs.replace(one, as_known=AsKnown(found, versions[found]))
+            if (found := one.known or there.finding(clause, one))
             # What is known here needs no other name.
-            if not one.known and (found := there.finding(clause, one))
+            and not (one.known and version in ("", *versions[found]))
             else one
             for one in known.violations
         )

@@ -242,7 +242,11 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
         if judgement.of(Outcome.VIOLATED):
             about = promises.known_findings, info.system, info.versions
             judgement = attributed(
-                judgement, bearing_on(*about), merge.read(folder, codec), elsewhere(*about)
+                judgement,
+                bearing_on(*about),
+                merge.read(folder, codec),
+                elsewhere(*about),
+                info.version,
             )
             verdicts = explained(judgement.verdicts, merge.read(folder, codec))
             judgement = replace(judgement, verdicts=verdicts)

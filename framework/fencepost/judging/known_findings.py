@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from fencepost.judging.about import Facts
 from fencepost.judging.scene import Scene
+from fencepost.model.versions import nearest
 
 Numbers = tuple[int, int] | None
 """The first and the last number that something is about, such as offsets; None: it states none."""
@@ -96,7 +97,8 @@ class KnownFinding:
     `system` is its family (`apache/kraft`), `clauses` are the ones it breaks. `caused` says of a
     violation of these clauses whether it is this finding; `reads` are the kinds of event that it
     looks for. `seen` says in which versions it was met, and how often. A run has the version that
-    its system says (`SaysVersion`), or "" if it says none. `schedule` and `history` name files of a
+    its system says (`SaysVersion`), or "" if it says none; for that of somebody's own build, the
+    findings of the nearest release stand in (`nearest`). `schedule` and `history` name files of a
     run that shows it, below the plugin: its schedule.json, for a replay, and its history.ndjson,
     for a test. They are for people and for your tests, and may be empty.
     """
@@ -141,5 +143,7 @@ def bearing_on(
     """The findings of a system (`family`, or `family@version`) that apply to the version of a run;
     `versions` are those of run.json."""
     family, _, named = system.partition("@")
-    version = versions.get(family, named)
-    return [f for f in findings if f.system == family and version in f.versions]
+    of_family = [finding for finding in findings if finding.system == family]
+    known = {version for finding in of_family for version in finding.versions}
+    version = nearest(versions.get(family, named), known)
+    return [finding for finding in of_family if version in finding.versions]

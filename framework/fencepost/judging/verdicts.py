@@ -61,7 +61,7 @@ class Outcome(StrEnum):
 
 
 class AsKnown(Struct, frozen=True):
-    """What a new violation would be in other versions of the system: a known finding, and the
+    """What a violation is, or would be, in other versions of the system: a known finding, and the
     versions in which that was seen."""
 
     finding: str
@@ -84,13 +84,13 @@ class Broken(Struct, frozen=True):
     explanation: tuple[str, ...] = ()
     known: str = ""
     as_known: AsKnown | None = None
-    """Of a new violation: it has the facts and the cause of a finding that was not seen in this
-    version. It stays new."""
+    """It has the facts and the cause of a finding that was not seen in this version. It stays new;
+    only in a build of somebody's own the findings of the nearest release count as known."""
     facts: Facts = {}
 
     @property
     def says(self) -> str:
-        """What happened, for people; of a new violation also what it would be elsewhere."""
+        """What happened, for people; also what it is, or would be, elsewhere."""
         if self.as_known is None:
             return self.message
         *others, last = self.as_known.versions

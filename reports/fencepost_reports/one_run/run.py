@@ -176,12 +176,11 @@ def _reads(promises: Promises, authority: Iterable[AuthorityRow]) -> Mapping[str
 
 def _about(run: _Run) -> RunRow:
     info, end, folded = run.info, run.judged.end, run.judged.tables
-    family = info.system.partition("@")[0]
     return RunRow(
         run=run.source.run,
         path=run.source.where,
         system=info.system,
-        version=info.versions.get(family, ""),
+        version=info.version,
         plane=run.plane,
         runtime=info.runtime,
         seed=info.seed,

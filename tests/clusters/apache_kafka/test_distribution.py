@@ -12,6 +12,7 @@ import pytest
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
+from fencepost_clusters.apache_kafka.builds import released
 from fencepost_clusters.apache_kafka.cluster import NEWEST, KRaft, UntriedRelease, resource
 from fencepost_clusters.apache_kafka.distribution import cache, installed
 from fencepost_clusters.zookeeper import distribution as zookeeper
@@ -51,7 +52,7 @@ def test_a_damaged_jar_in_the_cache_is_named(version: str, tools: Path, tmp_path
     put_jar(home / "lib" / "kafka.jar")
     agent = home.parent / f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
     put_jar(agent)
-    assert installed(version, environment, "").home == home
+    assert installed(released(version), environment, "").home == home
     for jar, what, remove in (
         (home / "lib" / "kafka.jar", f"Kafka {version}", home),
         (agent, "Kafka's agent for metrics", agent),
@@ -59,7 +60,7 @@ def test_a_damaged_jar_in_the_cache_is_named(version: str, tools: Path, tmp_path
         whole = jar.read_bytes()
         jar.write_bytes(whole[:-1])
         with pytest.raises(EnvironmentFailed) as failed:
-            installed(version, environment, "")
+            installed(released(version), environment, "")
         again = f"remove {remove}, and it is downloaded again"
         assert str(failed.value) == f"{jar.name} of {what} is damaged: {again}"
         jar.write_bytes(whole)
@@ -70,7 +71,7 @@ def test_without_maven_and_without_a_cached_class_path_both_are_named(
 ) -> None:
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with pytest.raises(EnvironmentFailed, match=r"Kafka 4\.3\.1 is not in .*kafka, and Maven") as e:
-        installed("4.3.1", environment, "")
+        installed(released("4.3.1"), environment, "")
     assert e.value.exit_code == 4
 
 
@@ -80,7 +81,7 @@ def test_a_cache_whose_jars_java_cannot_load_is_refused_before_anything_is_made(
 ) -> None:
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / folder)}
     for install in (
-        lambda: installed("4.3.1", environment, ""),
+        lambda: installed(released("4.3.1"), environment, ""),
         lambda: zookeeper.installed(environment),
     ):
         with pytest.raises(EnvironmentFailed, match=f"Java loads no jars from .*{folder}"):
@@ -116,7 +117,7 @@ def test_a_version_that_maven_cannot_download_is_named(
     maven.chmod(0o755)
     environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with pytest.raises(EnvironmentFailed) as failed:
-        installed("9.9.9", environment, "")
+        installed(released("9.9.9"), environment, "")
     assert str(failed.value) == says
     assert failed.value.detail in ("", f"Scanning\n{line}")
     assert failed.value.exit_code == 4
@@ -141,7 +142,7 @@ def test_a_version_that_does_not_start_on_this_java_says_which_one_it_needs(
     (home / "lib").mkdir(parents=True)
     put_jar(home / "lib" / "kafka.jar")
     with pytest.raises(EnvironmentFailed) as failed:
-        installed(version, environment, "")
+        installed(released(version), environment, "")
     assert str(failed.value) == (
         f"StorageTool of Kafka {version} failed: it needs Java 21 or newer"
     )
@@ -183,14 +184,16 @@ def test_the_metadata_of_a_formatted_disk_is_kept_wherever_the_storage_tool_writ
     (home / "lib").mkdir(parents=True)
     put_jar(home / "lib" / "kafka.jar")
     with pytest.raises(EnvironmentFailed) as failed:
-        installed("9.9.9", environment, "")
+        installed(released("9.9.9"), environment, "")
     assert str(failed.value).startswith(said)
     assert sorted(one.name for one in home.iterdir()) == [*kept, "lib"]
 
 
 def test_a_version_whose_first_metadata_is_not_here_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
-        distribution.first_metadata("4.4.0", {"XDG_CACHE_HOME": str(tmp_path)})
+        distribution.first_metadata(
+            released("4.4.0"), {"XDG_CACHE_HOME": str(tmp_path)}, "apache/kraft@4.4.0"
+        )
     assert str(failed.value) == (
         f"Kafka 4.4.0, whose first metadata a new disk needs, is not in "
         f"{tmp_path}/fencepost/kafka: fencepost setup --system apache/kraft@4.4.0 installs it"
@@ -204,7 +207,7 @@ def test_jars_in_the_cache_need_neither_network_nor_maven(tools: Path, tmp_path:
     (home / "classes-17.0.15+6-Test.jsa").touch()
     agent = home.parent / f"jmx_prometheus_javaagent-{distribution.AGENT}.jar"
     put_jar(agent)
-    found = installed("4.3.1", environment, "")
+    found = installed(released("4.3.1"), environment, "")
     assert (found.home, found.archive.parent, found.agent) == (home, home, agent)
 
 
@@ -224,7 +227,7 @@ def test_the_agent_is_downloaded_once_for_all_versions(tools: Path, tmp_path: Pa
         f'cp {tmp_path}/agent.jar "$folder/{jar}"\n'
     )
     maven.chmod(0o755)
-    found = [installed(version, environment, "").agent for version in ("4.3.1", "4.1.0")]
+    found = [installed(released(version), environment, "").agent for version in ("4.3.1", "4.1.0")]
     assert found == [cache(environment) / jar] * 2
     assert found[0].exists()
     (line,) = asked.read_text().splitlines()
@@ -237,16 +240,16 @@ def test_an_agent_that_cannot_be_downloaded_is_named(tools: Path, tmp_path: Path
     home.mkdir(parents=True)
     (home / "classes-17.0.15+6-Test.jsa").touch()
     with pytest.raises(EnvironmentFailed, match=r"jmx_prometheus_javaagent.* is not in .* Maven"):
-        installed("4.3.1", environment, "")
+        installed(released("4.3.1"), environment, "")
     maven = tools / "mvn"
     maven.write_text("#!/bin/sh\nexit 0\n")
     maven.chmod(0o755)
     with pytest.raises(EnvironmentFailed, match="Maven downloaded no jmx_prometheus_javaagent"):
-        installed("4.3.1", environment, "")
+        installed(released("4.3.1"), environment, "")
 
 
 def test_an_image_has_every_file_where_the_image_puts_it() -> None:
-    found = distribution.in_image("4.3.1")
+    found = distribution.in_image(released("4.3.1"))
     assert {str(found.home), str(found.archive.parent), str(found.agent.parent)} == {"/opt/kafka"}
 
 
@@ -274,7 +277,7 @@ def test_the_cache_is_the_users() -> None:
 
 def test_kafka_3_gets_a_bridge_from_log4j_1() -> None:
     wanted = {
-        version: [artifact.jar for artifact in distribution.artifacts(version)]
+        version: [artifact.jar for artifact in distribution.artifacts(released(version))]
         for version in ("3.9.2", "4.3.1")
     }
     bridge = f"log4j-1.2-api-{distribution.LOG4J}.jar"

@@ -147,6 +147,39 @@ def test_another_version_acknowledges_keeps_and_is_judged(
     assert folder.info().versions["apache/kraft"] == version
 
 
+def built(checkout: Path, installed: Path) -> None:
+    """Puts the jars of an installed version where `./gradlew jar` puts those of a checkout."""
+    (checkout / "gradlew").parent.mkdir(parents=True)
+    (checkout / "gradlew").touch()
+    places = {"kafka_2.13-": "core/build/libs", "kafka-clients-": "clients/build/libs"}
+    for jar in (installed / "lib").glob("*.jar"):
+        below = next((place for begins, place in places.items() if jar.name.startswith(begins)), "")
+        folder = checkout / (below or "core/build/dependant-libs-2.13.16")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not jar.name.startswith("log4j-"):  # a build brings no library that logs
+            shutil.copyfile(jar, folder / jar.name)
+
+
+@pytest.mark.nightly
+@brought(DEFAULT_VERSION)
+def test_a_checkout_is_run_as_it_was_built(tmp_path: Path, plugins: Plugins) -> None:
+    built(tmp_path / "kafka", Path(plugins.system("apache/kraft").fetch()))
+    shape = kafka_shape(controllers=1, brokers=1, settings=ONE_BROKER)
+    folder = RunFolder.create(tmp_path / "run")
+    system = plugins.system(f"apache/kraft@{tmp_path / 'kafka'}")
+    with Run.start(RunSpec(system, shape), plugins, folder) as run:
+        writes = run.clients.produce("orders", count=30)
+        run.cluster.eventually(writes.settled)
+        shutil.rmtree(tmp_path / "kafka")  # it is made anew while nodes run
+        with run.faults.kill(run.cluster.brokers[0]):
+            pass
+        run.cluster.eventually(run.cluster.recovered)
+        assert writes.acked <= run.clients.read_all("orders")
+        result = run.finish()
+    result.check(("QC-21", "JEPSEN-lost-write"))
+    assert folder.info().release == f"apache/kraft@{tmp_path / 'kafka'} {DEFAULT_VERSION}"
+
+
 def by(process: str, kind: str) -> Condition:
     """A process wrote an event of this kind."""
     return Condition(f"{kind} by {process}", lambda view: (process, kind) in view.latest)

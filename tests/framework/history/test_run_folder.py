@@ -56,6 +56,21 @@ def test_the_version_that_a_system_says_is_that_of_its_run(says: str) -> None:
     assert info.release == f"acme/lamps {says}".rstrip()
 
 
+@pytest.mark.parametrize(
+    ("named", "release"),
+    [
+        ("", "acme/lamps 4.4.0"),
+        ("@4.4.0", "acme/lamps 4.4.0"),
+        ("@/opt/lamps", "acme/lamps@/opt/lamps 4.4.0"),
+    ],
+)
+def test_a_build_that_is_named_by_its_folder_keeps_that_name(named: str, release: str) -> None:
+    info = msgspec.structs.replace(
+        INFO, system=f"acme/lamps{named}", versions={"acme/lamps": "4.4.0", "python": "3.11"}
+    )
+    assert (info.release, info.version) == (release, "4.4.0")
+
+
 def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run-1")
     (folder.path / "run.json").write_text('{"layout": 99, "something": "new"}')

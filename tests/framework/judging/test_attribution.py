@@ -49,6 +49,19 @@ def test_a_violation_that_is_known_here_is_not_as_one_elsewhere() -> None:
     assert (broken.known, broken.as_known) == ("serves-late", None)
 
 
+def test_a_finding_that_stands_in_for_one_of_a_build_is_known_and_named_with_its_release() -> None:
+    scene = caused()
+    scene.violate(scene.truncate(21, to=3))
+    of_4_4 = replace(KNOWN, seen=(Seen("4.4.0", 1, 1),))
+    judged = Judgement(scene.verdicts)
+    for version, named in (("4.5.0-SNAPSHOT", True), ("4.4.0", False)):
+        judgement = attributed(judged, [of_4_4], scene.events, version=version)
+        (broken,) = judgement.verdicts["QC-17"].violations
+        assert broken.known == "serves-late"
+        assert broken.as_known == (AsKnown("serves-late", ("4.4.0",)) if named else None)
+        assert judgement.broken == ()
+
+
 @pytest.mark.parametrize(
     ("system", "version", "names"),
     [

@@ -55,11 +55,11 @@ _FETCH: Any = fetch_request
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The worker's options: the controllers' port, the version whose schemas to use, and which
+    """The worker's options: the controllers' port, the build whose schemas to use, and which
     controller to ask first."""
 
     port: int
-    version: str
+    build: str
     first: int = 0
 
 
@@ -293,7 +293,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
     """Runs until it is asked to stop."""
-    schemas = schemas_in(cache(os.environ) / options.version)
+    schemas = schemas_in(cache(os.environ) / options.build)
     Observer(config, options, recorder, schemas).run()
     return "stopped"
 

@@ -33,6 +33,7 @@ from fencepost import (
     counted,
 )
 from fencepost_clusters.apache_kafka import disks, distribution
+from fencepost_clusters.apache_kafka.builds import released
 from fencepost_clusters.apache_kafka.cluster import image_of, jvm_options, resource
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
@@ -160,7 +161,7 @@ class ZooKeeperMode:
     def fetch(self) -> str:
         """See `Fetched`: Kafka, and ZooKeeper."""
         logging = resource("log4j2.properties") + _resource("log4j2.properties")
-        kafka = distribution.installed(self.version, os.environ, logging).home
+        kafka = distribution.installed(released(self.version), os.environ, logging).home
         return f"{kafka}, {zookeeper.fetched()}"
 
     def command(self, place: Place, shape: Shape) -> Command:
@@ -172,9 +173,9 @@ class ZooKeeperMode:
             return zookeeper.start(place, {})
         logging = resource("log4j2.properties") + _resource("log4j2.properties")
         kafka = (
-            distribution.in_image(self.version)
+            distribution.in_image(released(self.version))
             if place.image
-            else distribution.installed(self.version, os.environ, logging)
+            else distribution.installed(released(self.version), os.environ, logging)
         )
         return Command(
             ("/bin/sh", "start.sh"),
