@@ -1,5 +1,8 @@
 """`etcd/cluster` as the framework sees it: slots, links, and the command of a member.
 
+A version, or a program of one's own, is named after the system: `etcd/cluster@3.5.21`,
+`etcd/cluster@./bin/etcd`.
+
 Each member has a duplicate slot, so that a second process with its id has addresses and links of
 its own. All members have one list of peer URLs, so these contain names; each member has a hosts
 file of its own with its ends of the links.
@@ -7,8 +10,11 @@ file of its own with its ends of the links.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from fencepost import (
     CLIENT,
@@ -20,6 +26,7 @@ from fencepost import (
     Layout,
     Link,
     LogParser,
+    NotApplicable,
     Place,
     Probe,
     Shape,
@@ -29,7 +36,7 @@ from fencepost import (
     no_such,
 )
 from fencepost_clusters.etcd import settings
-from fencepost_clusters.etcd.build import binary, default_cache
+from fencepost_clusters.etcd.build import binary, default_cache, in_namespace, version_of
 from fencepost_clusters.etcd.clients.options import ObserverOptions
 from fencepost_clusters.etcd.cluster import EtcdCluster
 from fencepost_clusters.etcd.log_parser import MEMBER, MemberLogParser
@@ -40,6 +47,8 @@ from fencepost_clusters.etcd.workload import DEFECTS, WORKLOAD, spec
 
 VERSION = "3.6.16"
 """The version in `server/go.mod`."""
+_KNOWN = re.compile(r"3\.[56]\.\d+(-[0-9a-z.]+)?")
+"""The versions that are built of the same sources, and whose logs were read."""
 IMAGE = f"fencepost/etcd:{VERSION}"
 PEER_PORT, CLIENT_PORT = 2380, 2379
 MOST_MEMBERS = 9
@@ -50,7 +59,8 @@ _RESTART_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Etcd:
-    """`etcd/cluster`: members of one version, unpatched except for their name resolution."""
+    """`etcd/cluster`: members of one version, unpatched except for their name resolution; or of a
+    program of the user's own."""
 
     name: str = "etcd/cluster"
     plane: str = "raft"
@@ -60,11 +70,27 @@ class Etcd:
     counts: Mapping[str, int] = field(default_factory=lambda: {MEMBER: 3})
     selectors: Sequence[str] = SELECTORS
 
+    own: Path | None = None
+    """A program of the user's own."""
+
     def at(self, version: str) -> Etcd:
-        """This system; raises UsageError for any version but the one that it builds."""
-        if version != VERSION:
-            raise UsageError(f"{self.name} is built of etcd {VERSION}, not {version}")
-        return self
+        """Another version, 3.5 or 3.6, or a program by its path: what has a slash in it, or begins
+        with a dot or a tilde. Raises UsageError for anything else."""
+        if "/" in version or version.startswith((".", "~")):
+            own = Path(os.path.normpath(Path(version).expanduser().absolute()))
+            return replace(self, own=own, version=version_of(own), name=f"etcd/cluster@{own}")
+        if not _KNOWN.fullmatch(version):
+            raise UsageError(
+                f"{version!r} is no version of etcd that is known here, 3.5 or 3.6, such as "
+                f"{VERSION}, and no path of a program, such as ./etcd"
+            )
+        return replace(self, own=None, version=version, name=f"etcd/cluster@{version}")
+
+    def _program(self) -> Path:
+        """The program of a member on this host."""
+        if self.own is not None:
+            return self.own
+        return binary(default_cache(), "" if self.version == VERSION else self.version)
 
     @property
     def folds(self) -> Sequence[type[Fold]]:
@@ -108,14 +134,19 @@ class Etcd:
 
     def fetch(self) -> str:
         """See `Fetched`: etcd's server, built by Go."""
-        return str(binary(default_cache()))
+        return str(self._program())
 
     def command(self, place: Place, shape: Shape) -> Command:
         """One member; builds etcd first if that was not done, which takes a minute.
 
         Raises EnvironmentFailed as `binary` does.
         """
-        program = PROGRAM_IN_IMAGE if place.image else str(binary(default_cache()))
+        if place.image:
+            program: tuple[str, ...] = (PROGRAM_IN_IMAGE,)
+        elif self.own is not None:
+            program = in_namespace(self.own, os.getuid())
+        else:
+            program = (str(self._program()),)
         slot, own = place.slot, shape.own_of(place.slot.name, place.process)
         members = place.layout.of(MEMBER)
         cluster = ",".join(f"{m.name}=http://{_host(m)}:{PEER_PORT}" for m in members)
@@ -137,15 +168,20 @@ class Etcd:
             **shape.settings,
             **own,
         }
-        hosts = {_host(m): place.address if m == same else place.hosts[m.name] for m in members}
+        hosts = {"localhost": "127.0.0.1"} if self.own else {}
+        hosts |= {_host(m): place.address if m == same else place.hosts[m.name] for m in members}
         return Command(
-            (program, *(f"--{name}={value}" for name, value in flags.items())),
-            {"FENCEPOST_HOSTS": "hosts"},
+            (*program, *(f"--{name}={value}" for name, value in flags.items())),
+            # A program of the user's own sees the file as /etc/hosts.
+            {} if self.own else {"FENCEPOST_HOSTS": "hosts"},
             {"hosts": "".join(f"{address} {name}\n" for name, address in hosts.items())},
         )
 
     def image(self, slot: Slot) -> str:
-        """The image that `images/etcd/Dockerfile` makes."""
+        """The image that `images/etcd/Dockerfile` makes. There is none of another version, which
+        raises NotApplicable."""
+        if self.version != VERSION or self.own is not None:
+            raise NotApplicable(f"there is no image of {self.name}: its members run as processes")
         return IMAGE
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.go_tool import go
 
-from fencepost import EnvironmentFailed
+from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.etcd import build
 
 
@@ -59,6 +59,39 @@ def test_other_sources_are_another_program(tmp_path: Path) -> None:
     before = build.digest(tmp_path)
     (tmp_path / "go.mod").write_text("another version")
     assert build.digest(tmp_path) != before
+
+
+def test_another_version_is_another_program_of_the_same_sources(tmp_path: Path) -> None:
+    assert len({build.digest(), build.digest(version="3.5.21"), build.digest(version="3.6.1")}) == 3
+
+
+def write_program(path: Path, says: str) -> Path:
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.tool
+def test_a_program_of_ones_own_says_its_version(tmp_path: Path) -> None:
+    says = "etcd Version: 3.7.0-alpha.1\nGit SHA: 0123abc\nGo Version: go1.26"
+    program = write_program(tmp_path / "etcd", says)
+    assert build.version_of(program) == "3.7.0-alpha.1"
+
+
+@pytest.mark.tool
+def test_a_program_that_is_no_etcd_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no-such is no etcd: .*No such file"):
+        build.version_of(tmp_path / "no-such")
+    other = write_program(tmp_path / "redis", "Redis server v=7.0.15")
+    with pytest.raises(UsageError, match=r"redis is no etcd: --version prints no 'etcd Version"):
+        build.version_of(other)
+
+
+@pytest.mark.parametrize(("user", "mapped"), [(0, False), (1000, True)])
+def test_only_a_user_without_rights_needs_a_namespace_of_users(user: int, mapped: bool) -> None:
+    argv = build.in_namespace(Path("/opt/etcd"), user)
+    assert ("--map-root-user" in argv) == mapped
+    assert argv[-1] == "/opt/etcd"
 
 
 @pytest.mark.tool

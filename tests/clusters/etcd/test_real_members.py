@@ -17,7 +17,10 @@ import pytest
 from etcd_members import CLIENT_PORT, CLIENTS, MEMBERS, Members, name
 
 from fencepost import Codec, Event, RunEnd
+from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import poll
+from fencepost.plugins.manager import load
+from fencepost.runs.run import Run, RunSpec
 from fencepost.supervision.addresses import claim
 from fencepost.testing import Judgement, Outcome, judge
 from fencepost_clusters.etcd import rules
@@ -36,6 +39,7 @@ from fencepost_clusters.etcd.events import (
 )
 from fencepost_clusters.etcd.log_parser import MemberLogParser
 from fencepost_clusters.etcd.plugin import DECLARED
+from fencepost_clusters.etcd.system import VERSION
 
 pytestmark = [
     pytest.mark.real,
@@ -321,3 +325,20 @@ def test_a_disturbed_cluster_keeps_every_promise_and_porcupine_agrees(
     assert results(checker, altered)["r0"] == "Illegal"
     verdicts = judged(altered).verdicts
     assert [verdicts[f"ETCD-0{n}"].verdict for n in (2, 3)] == [Outcome.VIOLATED] * 2
+
+
+def test_a_program_of_ones_own_finds_its_peers_by_a_hosts_file_that_nobody_else_sees(
+    tmp_path: Path,
+) -> None:
+    plugins, folder = load(), RunFolder.create(tmp_path / "run")
+    here = Path("/etc/hosts").read_text()
+    own = plugins.system(f"etcd/cluster@{binary(default_cache())}")
+    with Run.start(RunSpec(own), plugins, folder) as run:
+        leads = run.cluster.leader()
+        with run.faults.kill(leads):
+            pass
+        run.cluster.eventually(run.cluster.recovered)
+        result = run.finish()
+    result.check()
+    assert folder.info().version == VERSION
+    assert Path("/etc/hosts").read_text() == here
