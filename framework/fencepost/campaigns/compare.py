@@ -16,10 +16,12 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
+from fencepost.campaigns.budget import Budget, in_rounds
 from fencepost.campaigns.endings import counted
 from fencepost.campaigns.jobs import done
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
+from fencepost.model.clock import now_ns
 from fencepost.model.errors import UsageError
 from fencepost.model.shares import interval
 from fencepost.plugins.manager import Plugins
@@ -40,7 +42,7 @@ class Compare:
     the first again, in clusters of the shape that these runs had, without their defects; without
     any, `runs` schedules are drawn, `span_ms` long, from the `offered` faults. Each system has
     `runs` runs. `jobs` is how many schedules are under way at a time. The folder of a clean run is
-    deleted unless `keep`.
+    deleted unless `keep`. `budget_ns` is the time that all may take, see `Budget`.
     """
 
     specs: Sequence[RunSpec]
@@ -50,6 +52,7 @@ class Compare:
     recorded: Sequence[RunFolder] = ()
     jobs: int = 1
     keep: bool = False
+    budget_ns: int | None = None
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -127,6 +130,8 @@ class Compared:
 
     systems: Sequence[str]
     trials: list[Trial] = field(default_factory=list)
+    spent: bool = False
+    """Whether it ended since its budget had no time for another schedule."""
 
     def rows(self) -> Sequence[Row]:
         """The violated clauses: first those in which systems differ, then by name."""
@@ -232,14 +237,19 @@ def compare(
         specs, planned = recorded[number % len(recorded)] if recorded else (wanted.specs, None)
         return _one_schedule(replace(wanted, specs=specs), plugins, out, number, planned)
 
+    budget = Budget(wanted.budget_ns, now_ns)
     # The first schedule alone shows whether every system starts.
-    for numbers in (range(1), range(1, wanted.runs)):
+    rest = range(1, wanted.runs)
+    jobs = len(rest) if wanted.budget_ns is None else wanted.jobs
+    later = [rest[one.start : one.stop] for one in in_rounds(len(rest), max(1, jobs))]
+    for numbers in budget.rounds([range(1), *later]):
         for _, trials in done(conduct, numbers, min(wanted.jobs, max(1, len(numbers)))):
             compared.trials += trials
             for one in trials:
                 report(_sentence(one))
         if compared.never_started():
             break
+    compared.spent = budget.spent
     compared.trials.sort(key=lambda one: (one.number, names.index(one.system)))
     return compared
 

@@ -18,10 +18,11 @@ from typing import final
 from msgspec import Struct, to_builtins
 
 from fencepost.campaigns import endings
+from fencepost.campaigns.budget import Budget, in_rounds
 from fencepost.campaigns.jobs import done
 from fencepost.events.words import because
 from fencepost.judging.verdicts import Outcome, Verdict
-from fencepost.model.clock import MS
+from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_ENVIRONMENT,
@@ -46,7 +47,8 @@ class Soak:
 
     Run n, counted from 0, has the seed of the spec plus n. The runs take place in rounds of `jobs`:
     each prefers what the runs of earlier rounds did not reach. So the same soak with the same
-    number of jobs draws the same. The folder of a clean run is deleted unless `keep`.
+    number of jobs draws the same. The folder of a clean run is deleted unless `keep`. All may take
+    `budget_ns`, see `Budget`.
     """
 
     spec: RunSpec
@@ -56,6 +58,7 @@ class Soak:
     jobs: int = 1
     keep: bool = False
     weights: Mapping[str, float] = field(default_factory=dict)
+    budget_ns: int | None = None
 
 
 class Status(StrEnum):
@@ -150,6 +153,8 @@ class Soaked:
     states: Sequence[str] = ()
     """The states in which an operation may meet a victim, in the order in which they are shown."""
     runs: list[SoakRun] = field(default_factory=list)
+    spent: bool = False
+    """Whether it ended since its budget had no time for another run."""
 
     def violated(self) -> Sequence[str]:
         """The clauses that any run violated anew."""
@@ -206,6 +211,7 @@ class Soaked:
             "violated": self.violated(),
             "known": self.known(),
             "unknown": self.undecided(),
+            "stopped_by_budget": self.spent,
             "cut_short": [run.seed for run in self.of(Status.CUT_SHORT)],
             "exit_code": self.exit_code(),
             "coverage": {"states": self.states, "met": self.met()},
@@ -218,8 +224,9 @@ def soak(
     out: Path,
     report: Callable[[str], None],
     into: Soaked | None = None,
+    clock: Callable[[], int] = now_ns,
 ) -> Soaked:
-    """Conducts the runs, as many at a time as there are jobs.
+    """Conducts the runs, as many at a time as there are jobs, while the budget has time for them.
 
     Each result is added to `into` at once, so that it outlives an error in a later run. Raises
     PluginFailed if code of a plugin keeps a run from starting: it would keep each from it.
@@ -243,14 +250,15 @@ def soak(
             shutil.rmtree(folder.path)
         return one
 
-    for first in range(0, wanted.runs, wanted.jobs):
-        numbers = range(first, min(first + wanted.jobs, wanted.runs))
+    budget = Budget(wanted.budget_ns, clock)
+    for numbers in budget.rounds(in_rounds(wanted.runs, wanted.jobs)):
         # Once for each round: all its runs know the same, however they overlap, so a soak can be
         # repeated.
         known = soaked.met()
         for _, one in done(conduct, numbers, wanted.jobs):
             soaked.runs.append(one)
             report(f"{len(soaked.runs)} of {wanted.runs}: {_sentence(one)}")
+    soaked.spent = budget.spent
     soaked.runs.sort(key=lambda run: run.seed)
     return soaked
 
@@ -382,6 +390,9 @@ def ending(soaked: Soaked, wanted: Soak, took_s: float, *, coverage: bool) -> Se
     clean = [run.seed for run in runs if run.status is Status.CLEAN and not _speaks(run)]
     lines = [_heading(soaked, wanted, took_s)]
     lines += [line for run in runs if run.seed not in clean for line in run_in_words(run)]
+    if soaked.spent:
+        left = f"no time was left for more of the {wanted.runs} that were asked for"
+        lines.append(f"  stopped after {endings.counted(len(runs), 'run')}: {left}")
     if clean:
         of = endings.counted(len(runs), "run")
         lines.append(f"  {endings.in_ranges(clean)}  clean ({len(clean)} of {of})")

@@ -16,6 +16,7 @@ from fencepost.campaigns.jobs import jobs_for
 from fencepost.campaigns.soak import NO_FAULT
 from fencepost.commands.options import (
     DEFAULT_OUT,
+    Budget,
     Count,
     Defects,
     Jobs,
@@ -26,6 +27,7 @@ from fencepost.commands.options import (
     Seed,
     Setting,
     Workload,
+    check_budget,
 )
 from fencepost.commands.terminal import (
     load_plugins,
@@ -63,6 +65,7 @@ def compare(
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
+    budget: Budget = None,
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -70,6 +73,7 @@ def compare(
     differ."""
     loaded = load_plugins()
     check_runtime(runtime)
+    check_budget(budget, minutes)
     shape = shape_of(count, setting, defects)
     specs = [
         RunSpec(
@@ -87,6 +91,7 @@ def compare(
         recorded=[RunFolder(folder.absolute()) for folder in recorded or ()],
         jobs=jobs or jobs_for(runtime),
         keep=keep,
+        budget_ns=budget,
     )
     compared = Compared([spec.system.name for spec in wanted.specs])
     try:
@@ -151,6 +156,9 @@ def ending(compared: Compared) -> Iterator[str]:
         f"the systems differ (*: their intervals of {CONFIDENCE:.0%} have nothing in common) in "
         f"{differing}"
     )
+    if compared.spent:
+        schedules = len({one.number for one in compared.trials})
+        yield f"stopped after {endings.counted(schedules, 'schedule')}: no time was left for more"
     yield from _new(compared)
     yield from _undecided(compared)
     for system in compared.systems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from fencepost.events.integers import MOST
+from fencepost.model.clock import SECOND
 from fencepost.model.configuration import DEFAULTS, NAMES, seed_of
+from fencepost.model.errors import UsageError
 
 System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
 Runtime = Annotated[str, typer.Option(help="Its runtime: process, simulated or docker.")]
@@ -62,6 +65,36 @@ Keep = Annotated[
     typer.Option("--keep", help="Keep the folders of clean runs, too: a report counts them then."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
+_UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+
+
+def _span(text: str) -> int:
+    found = _SPAN.fullmatch(str(text))
+    if found is None or not (span_ns := round(float(found[1]) * _UNITS[found[2]])):
+        raise typer.BadParameter(f"{text!r} is no time such as 90s, 20m or 2h")
+    return span_ns
+
+
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        help="The time that all runs may take, such as 20m: none begins that may not end in it.",
+        parser=_span,
+        metavar="TIME",
+    ),
+]
+
+
+def check_budget(budget_ns: int | None, minutes: float) -> None:
+    """Raises UsageError for a budget in which not even one run has its time."""
+    if budget_ns is not None and budget_ns <= minutes * 60 * SECOND:
+        raise UsageError(
+            f"--budget has no time for one run, which injects faults for {minutes:g} minutes: give "
+            "more, or fewer --minutes"
+        )
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 
 _OWN: Mapping[str, Collection[str]] = {

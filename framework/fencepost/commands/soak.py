@@ -12,6 +12,7 @@ from fencepost.campaigns.jobs import jobs_for
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
+    Budget,
     Count,
     Defects,
     Jobs,
@@ -23,6 +24,7 @@ from fencepost.commands.options import (
     Setting,
     System,
     Workload,
+    check_budget,
 )
 from fencepost.commands.terminal import (
     load_plugins,
@@ -66,6 +68,7 @@ def soak(
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
+    budget: Budget = None,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List which operations met which states.")
     ] = False,
@@ -75,6 +78,7 @@ def soak(
     """Keeps a system under load with random schedules, run after run, and joins the findings."""
     loaded = load_plugins(system)
     check_runtime(runtime)
+    check_budget(budget, minutes)
     spec = RunSpec(
         loaded.system(system),
         shape_of(count, setting, defects),
@@ -93,6 +97,7 @@ def soak(
         loaded.faults if faults else (),
         jobs=jobs or jobs_for(runtime),
         keep=keep,
+        budget_ns=budget,
         weights=_weights(weight or (), loaded, spec),
     )
     soaked, began_ns = soaks.Soaked(with_faults=faults), now_ns()
