@@ -118,6 +118,5 @@ def histories(
     kinds = family.kinds(promises)
     for _ in range(count):
         key = random.choice(keys) if keys else ()
-        yield changed(
-            cut(run, kinds, key, random, family.window, family.most), random, family.by_harness
-        )
+        part = cut(run, kinds, key, random, window=family.window, most=family.most)
+        yield changed(part, random, family.by_harness)

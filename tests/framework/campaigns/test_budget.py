@@ -50,15 +50,15 @@ def test_no_round_begins_that_may_not_end_in_time(
     assert begun(limit, [*took, *[took[-1]] * 4]) == (list(ROUNDS[:rounds]), spent)
 
 
-SOAK = ("soak", "--runtime", "simulated", "--jobs", "1", "--minutes", "0.05")
+SOAK = ("soak", "--runtime", "simulated", "--jobs=1", "--minutes=0.05")
 
 
 @pytest.mark.tool
 def test_a_soak_stops_in_time_with_what_it_has(tmp_path: Path) -> None:
-    done = fencepost(*SOAK, "--runs", "500", "--budget", "4s", "--out", str(tmp_path))
+    done = fencepost(*SOAK, "--runs=500", "--budget=4s", f"--out={tmp_path}")
     assert done.returncode == EXIT_CLEAN, done.stdout + done.stderr
     assert "no time was left for more of the 500 that were asked for" in done.stdout
-    asked = fencepost(*SOAK, "--runs", "1", "--budget", "2h", "--out", str(tmp_path), "--json")
+    asked = fencepost(*SOAK, "--runs=1", "--budget=2h", f"--out={tmp_path}", "--json")
     assert json.loads(asked.stdout)["stopped_by_budget"] is False
 
 
