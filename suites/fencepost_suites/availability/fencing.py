@@ -201,8 +201,10 @@ class DeadIsFenced(Rule[_Deaths]):
                 # The id has another process, and one with the id runs: the broker is not dead.
                 if state.ids.take(body) and state.around.slots(body.broker_id):
                     state.dead.pop(body.broker_id, None)
+                DeadIsFenced._again(state, body.broker_id)
             case BrokerDeclared():
                 state.brokers.take(body)
+                DeadIsFenced._again(state, body.broker_id)
             case BrokerDeleted():
                 state.brokers.forget(body)
             case BrokersListed():
@@ -211,6 +213,14 @@ class DeadIsFenced(Rule[_Deaths]):
                 state.partitions.forget(body)
             case TopicMarked():
                 state.marked.add(body.topic)
+
+    @staticmethod
+    def _again(state: _Deaths, broker: int) -> None:
+        """A dead broker is made a member again, as by a controller that does not know of its death:
+        it has to be nothing within the bound of that."""
+        dead = state.dead.get(broker)
+        if dead is not None and not dead.reported and state.unfenced(broker):
+            dead.done = False
 
     @staticmethod
     def _settled(state: _Deaths, event: Event) -> Findings:

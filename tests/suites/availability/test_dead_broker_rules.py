@@ -77,6 +77,16 @@ def test_a_fenced_broker_that_goes_on_leading_is_a_violation() -> None:
     assert stated(found, "broker", "unfenced", "places") == ("broker 1", False, ("orders-0",))
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_dead_broker_that_is_unfenced_again_and_stays_so_is_a_violation(again: bool) -> None:
+    story = fence(dead(1_000))
+    story.after(1_000).broker(1, fenced=False)
+    if not again:
+        story.after(1_000).broker(1, fenced=True)
+    found = fenced(story.after(LATE_MS))
+    assert found.verdict is (Outcome.VIOLATED if again else Outcome.HOLDS)
+
+
 def test_a_broker_that_leads_nothing_and_is_not_fenced_is_a_violation() -> None:
     story = dead(1_000)
     story.partition(2, (2, 3))
