@@ -114,6 +114,15 @@ def linearizable(history: History) -> Iterator[Word]:
         if body.value and body.value not in written:
             # A key that is not there (mod_revision 0) has no value: then the answer is damaged.
             yield (violated if body.mod_revision else undecided)(body.key, body.operation)
+        asked = [one.at_ns for one in history.of(RegisterInvoked) if one.body.value == body.value]
+        if body.value and body.mod_revision and asked and min(asked) > at.at_ns:
+            yield violated(body.key, body.operation, "before it was asked")
+    at_one: dict[tuple[str, int], set[str]] = {}
+    for at in history.of(RegisterCompleted):
+        at_one.setdefault((at.body.key, at.body.mod_revision), set()).add(at.body.value)
+    for (key, revision), values in at_one.items():
+        if revision > 0 and len(values) > 1:
+            yield undecided(key, revision)  # which of the answers is damaged
     # Each write has one revision, whoever reads it, and however late.
     held: dict[tuple[str, str], set[int]] = {}
     for at in history.of(RegisterCompleted):

@@ -102,7 +102,10 @@ def stale_epoch(history: History) -> Iterator[Word]:
         told = [
             one.body
             for one in history.of(BrokerCommitted)
-            if one.place < at.place and one.body.broker_id == body.broker_id
+            if one.place < at.place
+            and one.body.broker_id == body.broker_id
+            # The answer is logged once it is sent, and may be late.
+            and one.at_ns < (body.received_at_ns or at.at_ns)
         ]
         if told and body.request_epoch < max(one.broker_epoch for one in told):
             yield violated(body.broker_id, body.request_epoch)

@@ -22,6 +22,7 @@ from fencepost_kafka import (
     ControlRequestSent,
     FetchServed,
     FollowingStarted,
+    IsrChangeAnswered,
     IsrChangeJudged,
     LeadershipStarted,
     LogAppended,
@@ -365,10 +366,18 @@ def moves_to_its_target(history: History) -> Iterator[Word]:
             yield undecided(at.process, at.body.state)  # which heartbeat that answers
 
 
-@reading("HB-15", MetadataHeartbeatAnswered, BrokerDeclared)
+@reading(
+    *("HB-15", MetadataHeartbeatAnswered, BrokerDeclared, BrokerRegistered),
+    MetadataHeartbeatReceived,
+)
 def malformed_refused(history: History) -> Iterator[Word]:
-    """A heartbeat with a negative broker id, or with an invalid target state, is answered
-    INVALID_REQUEST and changes nothing."""
+    """A heartbeat with a negative broker id, for a registration without a valid endpoint, or with
+    an invalid target state, is answered INVALID_REQUEST and changes nothing."""
+    nowhere = {at.process for at in history.of(BrokerRegistered) if not at.body.reachable}
+    for at in history.of(MetadataHeartbeatAnswered, MetadataHeartbeatReceived):
+        process = getattr(at.body, "client", at.process)
+        if at.body.error == "NONE" and process in nowhere:
+            yield undecided(process)  # that it has no address is its own word
     for at in answers(history):
         body = at.body
         if body.error == "NONE" and (body.broker_id < 0 or body.target_state not in range(4)):
@@ -445,9 +454,22 @@ def judged_by_the_controller(history: History) -> Iterator[Word]:
             yield undecided(at.process, body.broker_id)
 
 
-@reading("HB-18", IsrChangeJudged, MetadataHeartbeatAnswered, BrokerDeclared)
+@reading(
+    *("HB-18", IsrChangeJudged, MetadataHeartbeatAnswered, BrokerDeclared, BrokerRegistered),
+    IsrChangeAnswered,
+)
 def of_its_incarnation(history: History) -> Iterator[Word]:
     """An IsrChange with the wrong incarnation id is answered INVALID_INCARNATION_ID."""
+    for at in history.of(IsrChangeAnswered):
+        own = registered(history, at)
+        newer = own is not None and any(
+            one.body.broker_id == own.body.broker_id
+            and one.body.broker_epoch > own.body.broker_epoch
+            for one in history.of(BrokerRegistered)
+            if one.place < at.place
+        )
+        if newer and at.body.error == "NONE":
+            yield undecided(at.process)  # when its controller found the other one
     for at in history.of(IsrChangeJudged):
         body = at.body
         if not body.active or body.error != "NONE":
@@ -487,10 +509,19 @@ def newest_record(history: History, at: At, name: str) -> PartitionCommitted | N
     return max(found, key=lambda body: body.offset, default=None)
 
 
-@reading("HB-19", IsrChangeJudged, PartitionCommitted)
+@reading("HB-19", IsrChangeJudged, IsrChangeAnswered, PartitionCommitted)
 def one_result_each(history: History) -> Iterator[Word]:
     """Results come one per requested partition; a partition whose requester is no longer its
     leader, or whose leader epoch is stale, gets NOT_LEADER_FOR_PARTITION."""
+    for at in history.of(IsrChangeAnswered):
+        written = {
+            error
+            for one in history.of(IsrChangeJudged)
+            if one.body.client == at.process and one.place < at.place
+            for error in (one.body.error, *one.body.results)
+        }
+        if at.body.error not in written:
+            yield undecided(at.process, at.body.error)  # who wrote it is not told
     for at in history.of(IsrChangeJudged):
         body = at.body
         if body.error != "NONE":
@@ -535,10 +566,11 @@ def valid_isrs_only(history: History) -> Iterator[Word]:
             if known is not None and not isr <= {*known.replicas}:
                 sure = not deleted(history, known.topic)
                 yield (violated if sure else undecided)(at.process, name, "no replica")
+            began = next((one.place for one in before(history, at, ControllerBegan)), -1)
             live = {
                 one.body.broker_id
                 for one in before(history, at, BrokerDeclared)
-                if one.body.new in STATES.values()
+                if one.body.new in STATES.values() and one.place > began
             }
             if known is not None and not isr <= live:
                 yield undecided(at.process, name, "not live")  # it may have been a member before

@@ -225,9 +225,14 @@ def kept(history: History) -> Iterator[Word]:
             and (one.place < at.place or one.body.controller_epoch < at.body.epoch)
         ]
         made += [one for one in history.of(BrokerCommitted, TopicCommitted) if one.place < at.place]
+        # One of a lower epoch than another one was elected before what is made since, and tells it
+        # late.
+        newest = max(
+            one.body.epoch for one in history.of(ControllerElected) if one.place <= at.place
+        )
         for one in made:
             if one.body.offset >= at.body.log_end:
-                yield word(at.process, one.body.offset)
+                yield (word if newest == at.body.epoch else undecided)(at.process, one.body.offset)
 
 
 # ------------------------------------------------------------------------------ leases and states
@@ -627,7 +632,9 @@ def stops_when_told(history: History) -> Iterator[Word]:
         asked = [one for one in history.of(BrokerStopping) if one.process == at.body.ended]
         early = [one for one in asked if at.at_ns < one.at_ns + one.body.limit_ms * MS]
         answers = [one for one in history.of(HeartbeatAnswered) if one.body.client == at.body.ended]
+        taken = [one for one in history.of(LeaseGranted) if one.process == at.body.ended]
         let_go = any(lets_go(one, at) for one in answers)
+        let_go = let_go and (not taken or taken[-1].body.next_state == "SHUTDOWN")
         if early and at.body.signal == 0 and not let_go:
             yield undecided(at.body.ended)  # its controller may have been killed
 

@@ -140,6 +140,8 @@ def switches_over(history: History) -> Iterator[Word]:
                 yield (violated if promised(history, topic) else undecided)(topic, partition)
             if one.adding and not other.adding and other.leader not in (-1, *other.replicas):
                 yield violated(topic, partition, "leader")
+            elif other.leader not in (-1, *other.replicas):
+                yield undecided(topic, partition, "leader")  # it is told of no reassignment
 
 
 @reading(
@@ -282,6 +284,16 @@ def told_end(history: History, at: At, member: int) -> int:
     return end
 
 
+def began(history: History, at: At) -> int:
+    """Where a replica's log ended by its newest word before an event, of whatever kind."""
+    own = [
+        one.body.to_offset if isinstance(one.body, LogTruncated) else one.body.log_end
+        for one in before(history, at, *STORES)
+        if name(one) == name(at)
+    ]
+    return own[0] if own else at.body.base_offset
+
+
 def stored_isr(history: History, at: At) -> set[int]:
     """The newest ISR that a record told before an event, and after it: which of them was stored by
     then, is not told."""
@@ -398,6 +410,10 @@ def committed_stays(history: History) -> Iterator[Word]:
             if record.leader not in (-1, *record.isr, *record.eligible) and record.isr:
                 yield (violated if certain else undecided)(topic, partition, record.leader)
     for at in history.of(LeadershipStarted):
+        for one in history.of(FollowingStarted, LeadershipStarted):
+            same = name(one) == name(at) and one.place < at.place
+            if same and one.body.high_watermark > at.body.log_end:
+                yield undecided(*name(at), at.process)  # what it had is told as it begins only
         for one in history.of(HighWatermarkAdvanced):
             earlier = one.body.leader_epoch < at.body.leader_epoch
             same = name(one) == name(at) and one.place < at.place
@@ -648,7 +664,7 @@ def same_messages(history: History) -> Iterator[Word]:
             ends = [end for end, _ in log.values()]
             if at.body.base_offset != at.body.expected_base:
                 yield violated(*name(at), at.process, at.body.base_offset)
-            elif ends and at.body.base_offset != max(ends):
+            elif at.body.base_offset not in (*([max(ends)] if ends else []), began(history, at)):
                 yield undecided(*name(at), at.process)  # what it had, or dropped, was not told
             log[at.body.base_offset] = at.body.log_end, at.body.digest
     for (topic, partition), logs in stored.items():
