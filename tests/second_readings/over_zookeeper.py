@@ -390,6 +390,8 @@ def malformed_refused(history: History) -> Iterator[Word]:
     for at in history.of(BrokerDeclared):
         if at.body.broker_id < 0:
             yield violated(at.process, at.body.broker_id, "declared")
+        elif at.body.reason == "heartbeat" and at.body.new not in STATES.values():
+            yield undecided(at.process, at.body.broker_id, at.body.new)  # what asked for that
 
 
 @reading("HB-27", MetadataHeartbeatAnswered, ControllerBegan, ControllerEnded, ProcessExited)
