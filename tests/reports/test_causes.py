@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from folded_tables import folded
 from msgspec import Struct
+from msgspec.structs import replace
 
 import fencepost_kafka as k
 from fencepost import (
@@ -367,6 +368,65 @@ def test_a_loss_that_was_made_good_explains_less_than_nothing_does_beside_a_proo
     assert candidates(regained, writes, (), reads)[0].how == REGAINED
 
 
+def test_a_member_that_is_only_listed_is_no_party_by_what_it_has_again() -> None:
+    """A failure is about what stands alone in it. A list of members is the background, such as the
+    ISR that was answered: what one of them had lost and got back is only near."""
+    history = started()
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    history.after(9_000).add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    history.after(900)
+    events = stored(history, 2)
+    reads = frozenset({"broker.state_changed"})
+    alone = candidates(events, {"leader": Scope("broker", "1")}, reads=reads)
+    listed = candidates(events, {"isr": (Scope("broker", "2"), Scope("broker", "1"))}, reads=reads)
+    assert [one.how for one in alone] == [REGAINED, NOTHING]
+    assert [one.how for one in listed] == [NOTHING, CONCERNED]
+    # What it has not got back explains what it does, or does not do.
+    history.add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    lost = stored(history, 2)
+    assert candidates(lost, {"isr": (Scope("broker", "1"),)}, reads=reads)[0].how == LOST
+
+
+def test_what_a_decision_took_from_a_member_that_is_only_listed_explains_nothing() -> None:
+    history = HistoryBuilder("run")
+    history.add("broker-1#1", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    history.add("controller-1#1", LEADS)
+    history.add("controller-1#1", led(2, 1))
+    events = stored(history, 3)
+    listed: Facts = {"before": (Scope("broker", "1"), Scope("broker", "2")), "partition": ORDERS}
+    first, second = candidates(events, listed)
+    assert (first.how, second.how) == (NOTHING, GAVE_UP)
+    # Nor is it more than near that such a member took it.
+    taken = candidates(events, {**listed, "before": (Scope("broker", "2"),)})
+    assert [one.how for one in taken if one.position >= 0] == [CONCERNED]
+    assert candidates(events, {"partition": ORDERS, **broker(1)})[0].how == LOST
+
+
+def test_what_the_new_leader_had_lost_is_no_cause_of_its_election() -> None:
+    """It has it again. What the leader before it lost is."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("broker-2#1", active(2, "ACTIVE", "FENCED"))
+    history.after(7_000).add("broker-2#1", active(2, "FENCED", "ACTIVE"))
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", registered(65))
+    back = k.BrokerCommitted(offset=66, broker_id=1, broker_epoch=65, fenced=False, incarnation="b")
+    history.after(200).add("controller-1#1", back)
+    history.add("broker-2#1", active(2, "ACTIVE", "FENCED"))
+    history.add("controller-1#1", led(1, 1))
+    history.add("controller-1#1", led(2, 2))
+    kinds = (
+        *("zookeeper.broker_registered", "broker.state_changed"),
+        *("metadata.partition", "metadata.broker"),
+    )
+    facts: Facts = {"leader": Scope("broker", "2"), "former": Scope("broker", "1")}
+    found = candidates(history.events(), facts, reads=frozenset(kinds))
+    hows = {one.scope: one.how for one in found if one.scope.startswith("broker")}
+    assert (found[0].scope, hows) == ("broker 1", {"broker 1": REGAINED, "broker 2": CONCERNED})
+
+
 def test_a_leadership_that_its_holder_gave_up_is_a_decision_and_explains_nothing() -> None:
     ended = k.LeadershipEnded(topic="orders", partition=0, leader_epoch=0, reason="unassigned")
     given_up, taken = HistoryBuilder("run"), HistoryBuilder("run")
@@ -434,6 +494,42 @@ def test_a_process_that_starts_anew_explains_no_failure_of_its_own() -> None:
     assert [one.how for one in found] == [NOTHING, RESTARTED]
 
 
+def test_a_registration_that_breaks_a_promise_is_explained_by_no_restart() -> None:
+    """The new process registered in a wrong way, and its node is stated: what the process before it
+    lost explains nothing of that."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", registered(65))
+    facts = {**RESTARTED_BROKER, **broker(1)}
+    reads = frozenset({"zookeeper.broker_registered", "broker.state_changed"})
+    found = candidates(history.events(), facts, reads=reads)
+    assert [one.how for one in found] == [NOTHING, RESTARTED]
+
+
+def test_what_came_before_the_registration_that_proves_a_failure_explains_nothing() -> None:
+    """The failure is about the epoch that began then. A third party tells of it, too, which knows
+    the node alone: so the node has it again."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", registered(65))
+    began = history.events()[-1]
+    record = k.BrokerCommitted(
+        offset=65, broker_id=1, broker_epoch=65, fenced=False, incarnation="b"
+    )
+    history.add("controller-1#1", record)
+    facts = {"process": process_scope("controller-1#1"), **broker(1), "epoch": 65}
+    reads = frozenset({"zookeeper.broker_registered", "broker.state_changed", "metadata.broker"})
+    found = candidates(stored(history, 2), facts, (began,), reads)
+    assert [one.how for one in found] == [NOTHING, RESTARTED]
+    # One that states the epoch before, too, is about what ended it.
+    found = candidates(stored(history, 2), {**facts, "asked": 36}, (began,), reads)
+    assert found[0].how == NAMED
+
+
 def test_a_gain_that_a_rule_names_stands_for_the_restart_if_the_failure_names_both_epochs() -> None:
     gain = restarted().events()[-1]
     both = restarted_broker({**RESTARTED_BROKER, "asked": 36, "epoch": 65}, (gain,))
@@ -473,6 +569,49 @@ def test_an_election_by_a_decision_alone_is_the_failure_and_not_its_cause() -> N
     assert candidates(fenced.events(), elected)[0].how == BROKE
     # It got the leadership before it was active: then it is not known to have been well.
     assert candidates(late.events(), elected)[0].how == BROKE
+
+
+def test_a_leader_that_tells_of_its_election_later_than_the_record_took_no_more_than_that() -> None:
+    """The broker was started anew and elected again: the record names its node, and its new process
+    says that it leads. So the leadership was lost when the process before it lost it."""
+    history = started()
+    leads = k.LeadershipStarted(
+        topic="orders",
+        partition=0,
+        leader_epoch=0,
+        isr=(1, 2),
+        log_start=0,
+        log_end=5,
+        high_watermark=5,
+    )
+    history.add("broker-1#1", active(1, "ACTIVE", "FENCED"))
+    history.add("broker-1#1", leads)
+    history.add("broker-1#1", active(1, "FENCED", "ACTIVE"))
+    ended = k.LeadershipEnded(topic="orders", partition=0, leader_epoch=0, reason="metadata")
+    history.add("broker-1#1", ended)
+    lost = len(history.events()) - 1
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", active(1, "ACTIVE", "FENCED"))
+    history.add("controller-1#1", led(1, 1))
+    history.add("broker-1#2", replace(leads, leader_epoch=1, log_end=0))
+    reads = frozenset({"replica.leadership_started", "metadata.partition"})
+    facts: Facts = {**RESTARTED_BROKER, "partition": ORDERS}
+    first = candidates(history.events(), facts, reads=reads)[0]
+    assert (first.position, first.how) == (lost, BROKE)
+
+
+def test_a_leader_whose_process_was_replaced_had_lost_something_before_another_was_elected() -> (
+    None
+):
+    """The registration of its next process is a gain, and takes from the process before."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("controller-1#1", led(1, 1))
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", registered(65))
+    history.add("controller-1#1", led(2, 2))
+    first = candidates(history.events(), broker(2))[0]
+    assert (first.position, first.how) == (len(history.events()) - 1, BROKE)
 
 
 def test_a_later_record_of_the_same_epoch_is_not_the_election() -> None:

@@ -31,9 +31,12 @@ What made the reasons below 0.5:
 * A controller takes a leadership from a broker that had been well since before it led. This
   election is the failure itself, and not its cause (`DECIDED`). A leader that gives its leadership
   up, well as it is, lost nothing either (`GAVE_UP`); but a client finds no leader then, so it
-  counts for clients.
+  counts for clients. Nor did a member that is only listed, if a decision took it.
 * The event that broke the promise happens to report a loss of processes that took no part
   (`ASIDE`).
+* A failure is about what stands alone in it. What a member that is only listed had lost and got
+  back is as near as any other loss; and so is what the one had lost to which the event that broke
+  the promise gives something.
 
 A later change of the ISR in the same epoch repeats the leadership. It was taken for the election
 that broke the promise, until `_reports` asked for a kind that had not reported it yet.
@@ -55,7 +58,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import final
 
-from fencepost import OWN, Change, Event, Facts, slot_of
+from fencepost import OWN, Change, Event, Facts, Scope, slot_of
 from fencepost.reporting import (
     AuthorityRow,
     Move,
@@ -77,7 +80,7 @@ CONCERNED = "the latest loss of what the failure concerns"
 WIDE = "the latest loss that the cluster depends on"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
-GAVE_UP = "its holder gave it up, and had lost nothing before"
+GAVE_UP = "it was given up, or taken by a decision: its holder had lost nothing before"
 BETWEEN = "what the proof shows came before this, and its rule reads of no authority"
 BEFORE = "it came shortly before what the proof shows: the former holder may have acted on"
 LATER = "it came after what the proof shows, too: of several losses, any may be the cause"
@@ -193,6 +196,11 @@ class Failed:
         return frozenset(one.words for one in scopes if one.name.isdigit() or not one.name)
 
     @property
+    def alone(self) -> frozenset[str]:
+        """Those of its facts that stand by themselves, and not in a list."""
+        return frozenset(one.words for one in self.facts.values() if isinstance(one, Scope))
+
+    @property
     def names(self) -> frozenset[str]:
         """The names of the others, such as `orders-0`: more than one kind of scope may be of it.
         An operation's subject is such a name."""
@@ -218,6 +226,18 @@ class Failed:
         if not self.because or not known.isdisjoint(named):
             return False
         return incident.regained or scope not in self.stated
+
+    def begins_with(self, incident: Incident) -> bool:
+        """Whether its proof names the gain by which the authority was made good. Then it is about
+        what began with that, and what was lost before lies before all that it is about."""
+        return any(
+            one.change is Change.GAINED and one.scope == row.scope and one.epoch == row.epoch >= 0
+            for _, event in self.because
+            if changes_authority(event.body)
+            for one in event.body.authority()
+            for row in incident.rows
+            if row.change == Change.GAINED
+        )
 
     @property
     def by_clients(self) -> bool:
@@ -397,15 +417,19 @@ class Causes:
                 break
             until += 1
         found: list[AuthorityRow] = []
+        last = until - 1
         for number in range(until - 1, -1, -1):
             row = rows[number]
+            if found and _told_before(row, found[0]):
+                continue
             if found and row.change == Change.GAINED:
-                yield self._incident(found, rows, number + len(found), until)
+                yield self._incident(found, rows, last, until)
                 found = []
             if row.effect is Move.TAKES:
+                last = last if found else number
                 found.insert(0, row)
         if found:
-            yield self._incident(found, rows, len(found) - 1, until)
+            yield self._incident(found, rows, last, until)
 
     def _incident(
         self, found: Sequence[AuthorityRow], rows: Sequence[AuthorityRow], last: int, until: int
@@ -454,6 +478,8 @@ class Causes:
         matters = self._others(parties, former) if incident.by_itself else lost or took
         if broke and matters:
             return DECIDED if self._handed_over(incident, failed) else BROKE
+        if incident.by_itself and (broke or failed.begins_with(incident)):
+            return RESTARTED
         if broke and not lost:
             return ASIDE
         if why == LATER or (why and not (lost and not incident.regained)):
@@ -461,15 +487,37 @@ class Causes:
         # Who took it had nothing to lose: where clients alone prove a failure, that stays weak.
         if failed.proves_without(incident) and (took or not failed.by_clients):
             return UNPROVEN
-        if self._given_up(incident, failed) and self._handed_over(incident, failed):
+        listed = lost and self._is_listed(former.former, former.former_node, failed, parties)
+        if (listed or self._given_up(incident, failed)) and self._handed_over(incident, failed):
             return GAVE_UP
-        if lost:
-            return REGAINED if incident.regained else LOST
-        if took:
+        if lost and not incident.regained:
+            return LOST
+        if lost and not listed and not self._is_taker(former, failed):
+            return REGAINED
+        if took and not self._is_listed(taker.holder, taker.node, failed, parties):
             return TOOK
         if incident.by_itself:
             return RESTARTED
         return WIDE if former.wide else CONCERNED
+
+    def _is_listed(self, process: str, node: str, failed: Failed, parties: Collection[str]) -> bool:
+        """Whether a holder took part by nothing but a list of members: that is the background of a
+        failure, which is about what stands alone in it."""
+        acting = {of for name in parties for of in self._nodes.get(name, ())}
+        return process not in parties and node not in acting | failed.alone
+
+    def _is_taker(self, former: AuthorityRow, failed: Failed) -> bool:
+        """Whether the failure's own event gives the former holder something that another had: what
+        matters then is how that one lost it."""
+        own = () if failed.event is None else _changed(failed.event)
+        return any(
+            row.position == failed.position
+            and (row.change, row.effect) == (Change.GAINED, Move.TAKES)
+            and _same(row.holder, row.node, former)
+            for scope in own
+            if scope != former.scope
+            for row in self._scopes.get(scope, ())
+        )
 
     def _given_up(self, incident: Incident, failed: Failed) -> bool:
         """Whether a promise was broken, and the former holder itself reports the loss first: no
@@ -502,7 +550,8 @@ class Causes:
             return False
         before = [row for row in own if row.position < gains[-1]]
         held = bool(before) and before[-1].change == Change.GAINED
-        return held and all(row.change == Change.GAINED for row in own[len(before) :])
+        # A gain of its node's next process takes it, too.
+        return held and all(row.effect is not Move.TAKES for row in own[len(before) :])
 
     def _others(self, parties: Collection[str], former: AuthorityRow) -> bool:
         """Whether processes of other nodes took part, which should have noticed the loss."""
@@ -553,6 +602,13 @@ def _named(
                         i for i in before if i.gained_in(one.epoch) or i.outlived(one.epoch, failed)
                     ]
     return found
+
+
+def _told_before(row: AuthorityRow, gain: AuthorityRow) -> bool:
+    """Whether a row is a third party's word of a gain of which the holder's process tells later.
+    It knows the node alone, which had the authority by the process before: it took nothing."""
+    both = row.change == gain.change == Change.GAINED and row.effect is not Move.TAKES
+    return both and not row.holder and (row.node, row.epoch) == (gain.node, gain.epoch)
 
 
 def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:
