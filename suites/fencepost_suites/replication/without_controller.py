@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from msgspec import Struct
 
@@ -59,12 +59,27 @@ REMOVED_WITHIN_NS = 2_000_000_000
 """A broker has removed a replica by then: it does so before it deletes the request."""
 
 
+class _Won(NamedTuple):
+    """A process has won an election."""
+
+    process: str
+    broker: int
+    stood: Cause
+    record: Cause | None = None
+    """The first event by which the partition's record names it as the leader."""
+
+    @property
+    def proof(self) -> tuple[Cause, ...]:
+        """By what it is known. That it stood says nothing of authority: the record does."""
+        return (self.stood,) if self.record is None else (self.stood, self.record)
+
+
 @dataclass(slots=True)
 class _Elected:
     """The elections of a topic's partitions; a topic that is created again begins anew."""
 
-    won: dict[tuple[int, int], tuple[str, Cause]] = field(default_factory=dict)
-    """partition, epoch -> the process that has won, and the event."""
+    won: dict[tuple[int, int], _Won] = field(default_factory=dict)
+    """partition, epoch -> the process that has won."""
     began: dict[tuple[str, int], LeadershipStarted] = field(default_factory=dict)
     """process, partition -> how it began to serve."""
 
@@ -80,12 +95,24 @@ class FirstOfIsrLeads(Rule[_Elected]):
     keys = staticmethod(by_topic)
     state = _Elected
 
-    @on(ReplicaStood, LeadershipStarted, FetchServed, ProduceAnswered, TopicCommitted)
+    @on(
+        ReplicaStood,
+        PartitionCommitted,
+        LeadershipStarted,
+        FetchServed,
+        ProduceAnswered,
+        TopicCommitted,
+    )
     def step(self, state: _Elected, event: Event, body: Struct) -> Findings:
         match body:
             case TopicCommitted(deleted=True):
                 state.won.clear()
                 state.began.clear()
+            case PartitionCommitted():
+                election = (body.partition, body.leader_epoch)
+                won = state.won.get(election)
+                if won is not None and won.record is None and won.broker == body.leader:
+                    state.won[election] = won._replace(record=event.ref)
             case ReplicaStood():
                 return self._stood(state, event, body)
             case LeadershipStarted():
@@ -142,17 +169,17 @@ class FirstOfIsrLeads(Rule[_Elected]):
         if not body.won:
             return NOTHING
         known = state.won.setdefault(
-            (body.partition, body.leader_epoch), (event.process, event.ref)
+            (body.partition, body.leader_epoch), _Won(event.process, body.broker_id, event.ref)
         )
-        if known[0] != event.process:
+        if known.process != event.process:
             broken = violated(
                 event.ref,
                 Evidence.PEER,
                 "{process} and {other} were both elected to lead {partition} in leader epoch "
                 "{epoch}",
-                (known[1],),
+                known.proof,
                 process=process_scope(event.process),
-                other=process_scope(known[0]),
+                other=process_scope(known.process),
                 partition=partition_of(body),
                 epoch=body.leader_epoch,
             )

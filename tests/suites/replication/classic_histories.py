@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.testing import HistoryBuilder, Outcome, judge
+from collections.abc import Sequence
+
+from fencepost.testing import Broken, HistoryBuilder, Outcome, Verdict, judge
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerStateChanged,
@@ -24,8 +26,16 @@ LEADER = "/brokers/topics/orders/0/leader"
 
 
 def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Outcome:
+    return _judged(h, clause, complete).verdict
+
+
+def violations(h: HistoryBuilder, clause: str) -> Sequence[Broken]:
+    return _judged(h, clause).violations
+
+
+def _judged(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     chosen = [rule for rule in rules.ALL if rule.clause == clause]
-    return judge(h.events(), chosen, CLAUSES, h.end(complete), "classic").verdicts[clause].verdict
+    return judge(h.events(), chosen, CLAUSES, h.end(complete), "classic").verdicts[clause]
 
 
 def stands(

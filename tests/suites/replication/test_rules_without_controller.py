@@ -19,6 +19,7 @@ from tests.suites.replication.classic_histories import (
     stands,
     topic,
     verdict,
+    violations,
 )
 
 from fencepost import FaultHealed, FaultInjected, NodeStarted, Stalled
@@ -58,6 +59,20 @@ def test_rp_14_one_process_wins_in_an_epoch() -> None:
     assert verdict(h, "RP-14") is Outcome.HOLDS
     stands(h, B3, epoch=2)
     assert verdict(h, "RP-14") is Outcome.VIOLATED
+
+
+def test_rp_14_a_second_winner_is_proven_by_the_record_that_made_the_first_the_leader() -> None:
+    """The event of standing gives no authority, so the report did not find what was lost."""
+    h = HistoryBuilder()
+    stands(h, B2)
+    stood = h.events()[-1].ref
+    partition(h, 20, leader=1, epoch=2)
+    partition(h, 21, leader=2, epoch=2)
+    record = h.events()[-1].ref
+    partition(h, 22, leader=2, epoch=2, isr=(2, 3))
+    stands(h, B3)
+    (broken,) = violations(h, "RP-14")
+    assert broken.because == (stood, record)
 
 
 @pytest.mark.parametrize("high_watermark", [4, 0])
