@@ -73,7 +73,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "elects-lowest-id": (PARTITION, LEADER, "first broker"),
     "elects-any-live-replica": (PARTITION, LEADER),
     "applies-stale-isr-change": (PARTITION, LEADER),
-    "never-goes-back": (PARTITION, LEADER, "first broker"),
+    "never-goes-back": (OWN_LOSS, "first broker"),
     "truncates-to-checkpoint": (PARTITION, LEADER),
     "never-truncates": (OWN_LOSS,),
     "former-leader-writes": (PARTITION, LEADER),
@@ -89,7 +89,7 @@ CAUSES: Mapping[str, Sequence[str]] = {
     "serves-before-isr-stored": (PARTITION, LEADER),
     "waits-for-no-member": (PARTITION, LEADER),
     "keeps-elected-epoch": (PARTITION, LEADER),
-    "leadership-never-returns": (PARTITION, LEADER, "first broker"),
+    "leadership-never-returns": (OWN_LOSS, "first broker"),
 } | dict.fromkeys(
     (
         *("snapshot-misses-changes", "two-snapshots-at-once", "writes-newer-format"),
