@@ -600,6 +600,23 @@ def test_a_leader_that_tells_of_its_election_later_than_the_record_took_no_more_
     assert (first.position, first.how) == (lost, BROKE)
 
 
+def test_a_process_that_does_not_know_its_epoch_took_no_more_than_a_third_party_tells() -> None:
+    """A broker of Kafka over ZooKeeper prints that it runs again, and an observer knows the epoch:
+    what the process before it lost is one loss, and comes first."""
+    history = started()
+    gone = k.BrokerCommitted(offset=9, broker_id=1, broker_epoch=36, fenced=True, incarnation="a")
+    history.add("broker-1#1", replace(active(1, "ACTIVE", "FENCED"), broker_epoch=36))
+    history.add("clients/observer#1", gone)
+    lost = len(history.events()) - 1
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    back = replace(gone, offset=66, broker_epoch=65, fenced=False)
+    history.add("clients/observer#1", back)
+    history.add("broker-1#2", replace(active(1, "ACTIVE", "FENCED"), broker_epoch=-1))
+    reads = frozenset({"metadata.broker", "broker.state_changed"})
+    first = candidates(stored(history, 3), broker(1), reads=reads)[0]
+    assert (first.position, first.how) == (lost, LOST)
+
+
 def test_a_leader_whose_process_was_replaced_had_lost_something_before_another_was_elected() -> (
     None
 ):

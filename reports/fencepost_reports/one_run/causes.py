@@ -605,10 +605,11 @@ def _named(
 
 
 def _told_before(row: AuthorityRow, gain: AuthorityRow) -> bool:
-    """Whether a row is a third party's word of a gain of which the holder's process tells later.
-    It knows the node alone, which had the authority by the process before: it took nothing."""
+    """Whether a row is a third party's word of a gain of which the holder's process tells later,
+    perhaps without an epoch. It knows the node alone, which had the authority by the process
+    before: so it took nothing."""
     both = row.change == gain.change == Change.GAINED and row.effect is not Move.TAKES
-    return both and not row.holder and (row.node, row.epoch) == (gain.node, gain.epoch)
+    return both and not row.holder and row.node == gain.node and gain.epoch in (-1, row.epoch)
 
 
 def _begins(row: AuthorityRow, changes: Sequence[AuthorityRow]) -> bool:
