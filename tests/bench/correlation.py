@@ -1,6 +1,7 @@
 """How often the report names the true cause of a failure: runs with one planted defect each.
 
     ./dev bench correlation [--json] [--runs N] [--seed N] [--jobs N] [--keep FOLDER]
+    ./dev bench correlation --kept [--json]
 
 Of each broken promise of a planted defect, the first violation is a failure. Its cause is written
 down in `planted/causes.py`, from the defect alone; runs are handed to the report without the names
@@ -8,6 +9,9 @@ of their defects. `failures` are those whose cause is a loss of authority: `firs
 say how often an event of that loss is the report's first candidate, or among its first three.
 `nothing` are the failures that no loss explains: how many there are, and of how many the report
 says so. The baselines name the fault that was injected last, and the latest loss of authority.
+
+`--kept`: the same of the runs of Apache Kafka that are kept with known findings, whose causes are
+in `planted/kept.py`.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planted.causes import UNDECIDED, truth
+from planted.causes import CAUSES, UNDECIDED, truth
 from planted.corpus import Plan, Planted, make, plans
+from planted.kept import kept_runs, wanted_of
 from report import show
 
 from fencepost import Codec
@@ -61,10 +66,14 @@ def answers(planted: Planted, runs: Path, promises: Promises) -> Sequence[Answer
         return []
     tables = run_tables(sources([path])[0], promises)
     events = list(read(RunFolder(path), Codec(promises.kinds)))
+    finding = next((f for f in promises.known_findings if f.id == planted.defect), None)
     found = []
     for clause in broken:
         violation = verdicts[clause].violations[0]
-        true = truth(planted.defect, violation, events)
+        if finding is None:
+            true = truth(CAUSES[planted.defect], violation, events)
+        else:
+            true = truth(*wanted_of(finding, clause, verdicts), events)
         if true is None:
             continue
         row = next(one for one in tables.failures if one.clause == clause)
@@ -113,7 +122,7 @@ def figures(made: Sequence[Planted], found: Sequence[Answer]) -> dict[str, objec
             "nearest_fault": sum(one.nearest_fault for one in caused),
             "latest_authority": sum(one.latest_authority for one in caused),
         },
-        "runs": len(made),
+        "runs": len({one.run for one in made}),
         "defects": len({(one.system, one.defect) for one in made}),
     }
 
@@ -144,13 +153,22 @@ def main() -> None:
         type=Path,
         help="keep the runs in this folder; those that are there are not made again",
     )
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="ask the runs that are kept with known findings of Apache Kafka instead",
+    )
     options = parser.parse_args()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
         plugins = load()
         out = options.keep or Path(scratch)
-        chosen = plans(plugins, options.runs, options.seed)
-        made = made_runs(chosen, plugins, out, options.runs, options.jobs)
+        if options.kept:
+            promises = plugins.promises
+            made = list(kept_runs(promises.known_findings, promises, out / "runs"))
+        else:
+            chosen = plans(plugins, options.runs, options.seed)
+            made = made_runs(chosen, plugins, out, options.runs, options.jobs)
         found = all_answers(made, out / "runs", plugins.promises, options.jobs)
     wrong = sorted({(a.planted.system, a.planted.defect, a.clause) for a in found if a.rank != 0})
     if not options.json:

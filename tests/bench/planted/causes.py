@@ -28,6 +28,11 @@ OWN_LOSS = "own loss"
 """The partitions as the first broker lost them, if it ever did: its log has what it wrote as their
 leader, also if another leader lost them since."""
 
+STATED = "stated broker"
+"""The broker that the violation states as such, whoever else takes part."""
+WENT_OUT = "broker outside"
+"""The brokers that the violation lists as gone from an ISR."""
+
 _BROKERS: Mapping[str, int] = {"first broker": 0, "second broker": 1, "last broker": -1}
 """The brokers, in the order in which the violation's sentence names them."""
 
@@ -169,14 +174,15 @@ class _Losses:
         return {scope: loss for (scope, of), loss in self.of_holders.items() if of == holder}
 
 
-def truth(defect: str, broken: Broken, events: Sequence[Event]) -> Truth | None:
-    """The cause of a violation in a history; None if its event is not there."""
+def truth(wanted: Sequence[str], broken: Broken, events: Sequence[Event]) -> Truth | None:
+    """The cause of a violation in a history, if it may be any of what is wanted; None if its event
+    is not there."""
     places = {(e.process, e.node_seq): n for n, e in enumerate(events)}
     at = places.get((broken.at.process, broken.at.seq))
     if at is None:
         return None
     known = _losses(events[: at + (1 if _gains(events[at]) else 0)])
-    wanted, losses = CAUSES[defect], known.newest
+    losses = known.newest
     if FORMER in wanted:
         # The proof is the event by which the term began.
         began = max(places[one.process, one.seq] for one in broken.because)
@@ -275,6 +281,11 @@ def _scopes_of(
             found += partitions
         elif one == LEADER:
             found += [losses[scope].holder for scope in partitions if scope in losses]
+        elif one == STATED:
+            found += [about.words for about in scopes_of({one: broken.facts.get("broker")})]
+        elif one == WENT_OUT:
+            gone = {name: broken.facts.get(name) for name in ("gone", "outside")}
+            found += [about.words for about in scopes_of(gone)]
         elif one == TOPIC:
             found += [f"topic {name[10:].rpartition('-')[0]}" for name in partitions]
         elif one in _BROKERS and named:
