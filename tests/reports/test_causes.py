@@ -39,6 +39,7 @@ from fencepost_reports.one_run.causes import (
     Causes,
     Failed,
 )
+from fencepost_reports.one_run.failures import Reads
 from fencepost_reports.one_run.tables import CandidateRow
 
 LEADS = k.PartitionCommitted(
@@ -282,6 +283,26 @@ def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() 
         assert (found[0].position, found[0].how) == expected
         # Of several, any may be the cause.
         assert (LATER in {one.how for one in found}) is bool(unread)
+
+
+def test_a_rule_that_reads_of_authority_for_another_matter_has_named_none_by_what_clients_say() -> (
+    None
+):
+    """A rule about lost messages also reads the records of topics, to know which were deleted."""
+    history = started()
+    leads = history.events()[-1]
+    history.add("clients/producer#1", ACKNOWLEDGED)
+    history.add("clients/reader#1", ACKNOWLEDGED)
+    history.add("clients/observer#1", led(2, 1))
+    *_, proof, event, record = history.events()
+    kinds = frozenset({"metadata.partition"})
+    both = Reads(kinds, told=kinds)
+    assert both.unread(event, [proof]) == kinds
+    # Without a proof nothing began before it; and these name what the authority is.
+    assert both.unread(event, []) == frozenset()
+    assert both.unread(event, [proof, record]) == frozenset()
+    assert both.unread(leads, [proof]) == frozenset()
+    assert Reads(frozenset(), told=kinds).unread(leads, []) == kinds
 
 
 def test_what_a_process_lost_first_after_the_proof_is_the_cause_though_it_lost_it_again() -> None:

@@ -22,8 +22,10 @@ from fencepost.reporting import (
     Tables,
     TestRow,
     Verdict,
+    changes_authority,
     explain,
     has_concerns,
+    is_client,
 )
 from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
 from fencepost_reports.one_run.history import Placed, Ref
@@ -42,11 +44,20 @@ _REMARKS = {"violation": BROKE, "operation": "this failed", "test": "the test fa
 @final
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The kinds of event that the rules of a clause read; and `unread`, those by which the run
-    tells of authority, if the rules read none of them."""
+    """The kinds of event that the rules of a clause read; and `told`, those by which the run tells
+    of authority."""
 
     kinds: frozenset[str]
-    unread: frozenset[str]
+    told: frozenset[str]
+
+    def unread(self, event: Event, because: Sequence[Event]) -> frozenset[str]:
+        """The kinds that tell of authority, if the rule cannot have named any: it reads none of
+        them, or judged by what clients say, and none of that tells of authority. It may read of
+        authority for another matter, such as whose records are to be believed."""
+        clients = bool(because) and all(
+            is_client(one.process) and not changes_authority(one.body) for one in (event, *because)
+        )
+        return self.told if clients or self.told.isdisjoint(self.kinds) else frozenset()
 
 
 @final
@@ -244,6 +255,7 @@ class _Rows:
         if event is None:
             return (UNEXPLAINED,)
         named = (self.placed.get((c.process, c.seq)) for c in failure.broken.because)
+        because = tuple(one for one in named if one is not None)
         reads = self.reads.get(failure.clause) if failure.clause else None
         return self.causes.candidates(
             Failed(
@@ -251,9 +263,13 @@ class _Rows:
                 at_ns=event.at_ns,
                 facts=failure.broken.facts,
                 event=event,
-                because=tuple(one for one in named if one is not None),
+                because=because,
                 reads=None if reads is None else reads.kinds,
-                unread=frozenset() if reads is None else reads.unread,
+                unread=(
+                    frozenset()
+                    if reads is None
+                    else reads.unread(event, [one for _, one in because])
+                ),
             )
         )
 

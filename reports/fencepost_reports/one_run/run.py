@@ -162,16 +162,12 @@ def _nodes_end_ns(phases: Iterable[PhaseRow], ended_ns: int) -> int:
 
 
 def _reads(promises: Promises, authority: Iterable[AuthorityRow]) -> Mapping[str, Reads]:
-    """What the rules of each clause read. If that is none of the kinds by which the run tells of
-    authority, all of these are unread: they judge by what clients say."""
+    """What the rules of each clause read, beside what tells of authority in this run."""
     told = frozenset(row.kind for row in authority)
     found: dict[str, set[str]] = {}
     for rule in promises.rules:
         found.setdefault(rule.clause, set()).update(map(kind_name, rule.kinds))
-    return {
-        clause: Reads(frozenset(kinds), told if told.isdisjoint(kinds) else frozenset())
-        for clause, kinds in found.items()
-    }
+    return {clause: Reads(frozenset(kinds), told) for clause, kinds in found.items()}
 
 
 def _about(run: _Run) -> RunRow:
