@@ -409,6 +409,18 @@ def test_a_member_that_is_only_listed_is_no_party_by_what_it_has_again() -> None
     assert candidates(lost, {"isr": (Scope("broker", "1"),)}, reads=reads)[0].how == LOST
 
 
+def test_what_a_member_that_is_only_listed_led_once_is_only_near() -> None:
+    """It lost the leadership long ago, and follows since."""
+    history = started()
+    for epoch in range(1, 7):
+        history.after(1_000).add("controller-1#1", led(1 + epoch % 2, epoch))
+    events = stored(history.after(9_000), 3)
+    listed: Facts = {"isr": (Scope("broker", "1"), Scope("broker", "2")), "partition": ORDERS}
+    found = candidates(events, listed)
+    assert (found[0].how, {one.how for one in found}) == (NOTHING, {NOTHING, CONCERNED})
+    assert candidates(events, {**listed, **broker(2)})[0].how == LOST
+
+
 def test_what_a_decision_took_from_a_member_that_is_only_listed_explains_nothing() -> None:
     history = HistoryBuilder("run")
     history.add("broker-1#1", NodeStarted(role="broker", node_id=1))
@@ -650,6 +662,30 @@ def test_a_leader_whose_process_was_replaced_had_lost_something_before_another_w
     history.add("controller-1#1", led(2, 2))
     first = candidates(history.events(), broker(2))[0]
     assert (first.position, first.how) == (len(history.events()) - 1, BROKE)
+
+
+def test_an_election_of_the_former_leader_anew_broke_the_promise_by_what_it_had_lost() -> None:
+    """All brokers were killed, and the next process of the one that had led leads again."""
+    history = started()
+    leads = k.LeadershipStarted(
+        topic="orders",
+        partition=0,
+        leader_epoch=2,
+        isr=(1,),
+        log_start=0,
+        log_end=0,
+        high_watermark=0,
+    )
+    history.add("broker-1#1", ADVANCED)
+    proof = history.events()[-1]
+    history.add("clients/observer#1", led(-1, 1))
+    lost = len(history.events()) - 1
+    history.add("broker-1#2", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1#2", leads)
+    reads = frozenset({"replica.leadership_started", "metadata.partition"})
+    facts: Facts = {**RESTARTED_BROKER, "partition": ORDERS}
+    first = candidates(history.events(), facts, (proof,), reads)[0]
+    assert (first.position, first.how) == (lost, BROKE)
 
 
 def test_a_later_record_of_the_same_epoch_is_not_the_election() -> None:

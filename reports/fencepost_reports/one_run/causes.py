@@ -131,6 +131,8 @@ class Incident:
     rows: tuple[AuthorityRow, ...]
     regained: bool
     """Whether the former holder had it again before the failure: then the loss explains less."""
+    ended: int = -1
+    """The position of the gain by which its former holder's node had it again, if that was next."""
 
     @property
     def first(self) -> AuthorityRow:
@@ -274,7 +276,13 @@ class Failed:
         """Whether its own event reports what the incident brought about."""
         if self.event is None:
             return False
-        return incident.rows[-1].position == self.position or _reports(self.event, incident)
+        # A node's own registration makes good what it lost; an election is by others.
+        elected = incident.first.former_node != incident.first.scope
+        return (
+            incident.rows[-1].position == self.position
+            or (elected and incident.ended == self.position)
+            or _reports(self.event, incident)
+        )
 
 
 @final
@@ -439,7 +447,9 @@ class Causes:
             row.change == Change.GAINED and _same(row.holder, row.node, former)
             for row in rows[last + 1 : until]
         )
-        return Incident(tuple(found), regained)
+        after = rows[last + 1] if last + 1 < until else None
+        ended = after is not None and after.change == Change.GAINED != found[-1].change
+        return Incident(tuple(found), regained, after.position if after and ended else -1)
 
     def _candidate(
         self, incident: Incident, failed: Failed, parties: Collection[str], why: str
@@ -490,7 +500,8 @@ class Causes:
         listed = lost and self._is_listed(former.former, former.former_node, failed, parties)
         if (listed or self._given_up(incident, failed)) and self._handed_over(incident, failed):
             return GAVE_UP
-        if lost and not incident.regained:
+        # What such a member had lost of its own explains what it lacks; not what it led once.
+        if lost and not incident.regained and (not listed or former.scope == former.former_node):
             return LOST
         if lost and not listed and not self._is_taker(former, failed):
             return REGAINED
