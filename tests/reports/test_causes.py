@@ -16,6 +16,7 @@ from fencepost import (
     Event,
     Facts,
     NodeStarted,
+    ProcessExited,
     Scope,
     process_scope,
     slot_scope,
@@ -285,7 +286,7 @@ def test_a_rule_for_any_system_is_explained_by_the_first_turn_after_its_proof() 
         assert (LATER in {one.how for one in found}) is bool(unread)
 
 
-def test_a_rule_that_reads_of_authority_for_another_matter_has_named_none_by_what_clients_say() -> (
+def test_a_rule_that_reads_of_authority_for_another_matter_names_none_by_what_no_node_says() -> (
     None
 ):
     """A rule about lost messages also reads the records of topics, to know which were deleted."""
@@ -296,13 +297,20 @@ def test_a_rule_that_reads_of_authority_for_another_matter_has_named_none_by_wha
     history.add("clients/observer#1", led(2, 1))
     *_, proof, event, record = history.events()
     kinds = frozenset({"metadata.partition"})
-    both = Reads(kinds, told=kinds)
-    assert both.unread(event, [proof]) == kinds
+    both, nodes = Reads(kinds, told=kinds), {"broker-1#1", "controller-1#1"}
+    assert both.unread(event, [proof], nodes) == kinds
+    # So do a disk's content, and the end of a process, which the harness tells.
+    ended = replace(
+        event,
+        process="harness",
+        body=ProcessExited(ended="broker-1#1", exit_code=1, signal=0, expected=False),
+    )
+    assert both.unread(ended, [proof], nodes) == kinds
     # Without a proof nothing began before it; and these name what the authority is.
-    assert both.unread(event, []) == frozenset()
-    assert both.unread(event, [proof, record]) == frozenset()
-    assert both.unread(leads, [proof]) == frozenset()
-    assert Reads(frozenset(), told=kinds).unread(leads, []) == kinds
+    assert both.unread(event, [], nodes) == frozenset()
+    assert both.unread(event, [proof, record], nodes) == frozenset()
+    assert both.unread(leads, [proof], nodes) == frozenset()
+    assert Reads(frozenset(), told=kinds).unread(leads, [], nodes) == kinds
 
 
 def test_what_a_process_lost_first_after_the_proof_is_the_cause_though_it_lost_it_again() -> None:
@@ -319,6 +327,27 @@ def test_what_a_process_lost_first_after_the_proof_is_the_cause_though_it_lost_i
     found = candidates(history.events(), facts, (proof,), reads, unread)
     assert (found[0].position, found[0].how) == (first, BETWEEN)
     assert found[1].how == LATER
+
+
+def test_of_losses_of_several_scopes_after_the_proof_the_first_is_the_likeliest() -> None:
+    """The leadership went to another at once; the broker that is stated lost its id later, and has
+    both again."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("clients/producer#1", ACKNOWLEDGED)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(2, 1))
+    first = len(history.events()) - 1
+    history.add("broker-1-duplicate#1", registered(65))
+    back = k.BrokerCommitted(offset=70, broker_id=1, broker_epoch=66, fenced=False, incarnation="a")
+    history.add("controller-1#1", back)
+    history.add("controller-1#1", led(1, 2))
+    history.add("clients/reader#1", ACKNOWLEDGED)
+    kinds = frozenset({"metadata.partition", "metadata.broker", "zookeeper.broker_registered"})
+    facts: Facts = {"partition": ORDERS, "owner": Scope("broker", "1")}
+    found = candidates(history.events(), facts, (proof,), frozenset(), kinds)
+    assert [one.how for one in found if one.sure == found[0].sure] == [BETWEEN, BETWEEN]
+    assert found[0].position == first
 
 
 @pytest.mark.parametrize(("later_ms", "how"), [(2_000, BEFORE), (20_000, NOTHING)])

@@ -16,7 +16,7 @@ be seen. In this order:
 
 * What the rule names: the events that prove a violation.
 * A loss of what the failure concerns, by a process that took part and had not got it back.
-* Where a rule reads no event by which the run tells of authority, as one that judges any log by
+* Where a rule names no event by which the run tells of authority, as one that judges any log by
   what clients say: the first time that the authority went to another after what proves the failure,
   and then the later ones. Such a rule can neither name a loss nor read of one.
 * A loss that is only near in time. It is worth its share against the chance that such a loss lies
@@ -64,7 +64,6 @@ from fencepost.reporting import (
     Move,
     changes_authority,
     has_concerns,
-    is_client,
     scopes_of,
 )
 from fencepost_reports.one_run.history import Placed
@@ -241,12 +240,6 @@ class Failed:
             if row.change == Change.GAINED
         )
 
-    @property
-    def by_clients(self) -> bool:
-        """Whether clients alone prove it, who report no authority: their proof says nothing of what
-        the failure depends on."""
-        return all(is_client(event.process) for _, event in self.because)
-
     def follows(self, incident: Incident) -> bool:
         """Whether its proof begins before another took the authority, where its rules read of
         none."""
@@ -298,7 +291,7 @@ class Causes:
         self._families: dict[str, set[str]] = {}
         """kind of event -> the families of scopes (`broker` of `broker 2`) that it changes: by it,
         what a rule reads becomes the scopes that may matter to it."""
-        self._nodes = nodes
+        self.nodes = nodes
         """process -> its node in the words of a scope; more than one if it has several roles."""
         self._wide: set[str] = set()
         """The scopes on which the whole cluster depends. They concern each failure, if its rules
@@ -352,7 +345,7 @@ class Causes:
         nothing = CandidateRow(
             position=-1, type="", scope="", at_ns=-1, how=how, sure=nothing_sure, chance=0.0
         )
-        ranked = sorted((*found.values(), nothing), key=lambda one: (-one.sure, -one.position))
+        ranked = sorted((*found.values(), nothing), key=_rank)
         kept = ranked[:CANDIDATES]
         return tuple(kept if nothing in kept else [*kept[:-1], nothing])
 
@@ -360,19 +353,17 @@ class Causes:
 
     def _parties(self, failed: Failed) -> frozenset[str]:
         """The processes that took part, and their nodes, in the words of a scope."""
-        processes = {e.process for e in failed.events if e.process in self._nodes}
+        processes = {e.process for e in failed.events if e.process in self.nodes}
         for scope in failed.scopes:
             kind, _, name = scope.partition(" ")
-            if kind == "process" and name in self._nodes:
+            if kind == "process" and name in self.nodes:
                 processes.add(name)
         # By its own name, or by its slot: a server of which only clients report.
-        processes |= {one for one in self._nodes if {one, slot_of(one)} & failed.names}
-        nodes = {node for process in processes for node in self._nodes[process]}
+        processes |= {one for one in self.nodes if {one, slot_of(one)} & failed.names}
+        nodes = {node for process in processes for node in self.nodes[process]}
         if failed.reads is None:
             nodes |= self._holders(failed)
-        nodes |= failed.stated.intersection(
-            node for known in self._nodes.values() for node in known
-        )
+        nodes |= failed.stated.intersection(node for known in self.nodes.values() for node in known)
         return frozenset(processes | nodes)
 
     def _holders(self, failed: Failed) -> frozenset[str]:
@@ -387,7 +378,7 @@ class Causes:
                 and (row.position < failed.position if failed.event else row.at_ns <= failed.at_ns)
             ]
             held.update(name for r in gained[-1:] for name in (r.holder, r.node) if name)
-        held |= {process for process, nodes in self._nodes.items() if held.intersection(nodes)}
+        held |= {process for process, nodes in self.nodes.items() if held.intersection(nodes)}
         return frozenset(held)
 
     def _concerned(self, failed: Failed, parties: Collection[str]) -> frozenset[str]:
@@ -494,8 +485,10 @@ class Causes:
             return ASIDE
         if why == LATER or (why and not (lost and not incident.regained)):
             return why
-        # Who took it had nothing to lose: where clients alone prove a failure, that stays weak.
-        if failed.proves_without(incident) and (took or not failed.by_clients):
+        # Clients, disks and the harness report no authority: where they alone prove a failure, that
+        # says nothing of what it depends on. Who took it had nothing to lose, so that stays weak.
+        outside = all(event.process not in self.nodes for _, event in failed.because)
+        if failed.proves_without(incident) and (took or not outside):
             return UNPROVEN
         listed = lost and self._is_listed(former.former, former.former_node, failed, parties)
         if (listed or self._given_up(incident, failed)) and self._handed_over(incident, failed):
@@ -514,7 +507,7 @@ class Causes:
     def _is_listed(self, process: str, node: str, failed: Failed, parties: Collection[str]) -> bool:
         """Whether a holder took part by nothing but a list of members: that is the background of a
         failure, which is about what stands alone in it."""
-        acting = {of for name in parties for of in self._nodes.get(name, ())}
+        acting = {of for name in parties for of in self.nodes.get(name, ())}
         return process not in parties and node not in acting | failed.alone
 
     def _is_taker(self, former: AuthorityRow, failed: Failed) -> bool:
@@ -539,7 +532,7 @@ class Causes:
             return False
         if first.former:
             return first.process == first.former
-        return first.former_node in self._nodes.get(first.process, ())
+        return first.former_node in self.nodes.get(first.process, ())
 
     def _handed_over(self, incident: Incident, failed: Failed) -> bool:
         """Whether the former holder's node had held its own authority from before it got this, and
@@ -567,8 +560,13 @@ class Causes:
     def _others(self, parties: Collection[str], former: AuthorityRow) -> bool:
         """Whether processes of other nodes took part, which should have noticed the loss."""
         return any(
-            former.former_node not in self._nodes[name] for name in parties if name in self._nodes
+            former.former_node not in self.nodes[name] for name in parties if name in self.nodes
         )
+
+
+def _rank(one: CandidateRow) -> tuple[float, int]:
+    """The surest first, and of these the newest; but of what was lost after the proof the first."""
+    return -one.sure, one.position if one.how == BETWEEN else -one.position
 
 
 def _loses_it(incident: Incident, failed: Failed, parties: Collection[str]) -> bool:

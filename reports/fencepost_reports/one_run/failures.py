@@ -7,7 +7,7 @@ events that led to the failure. Which loss of authority explains it is decided i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, final
 
@@ -25,7 +25,6 @@ from fencepost.reporting import (
     changes_authority,
     explain,
     has_concerns,
-    is_client,
 )
 from fencepost_reports.one_run.causes import NOTHING, Causes, Failed
 from fencepost_reports.one_run.history import Placed, Ref
@@ -50,14 +49,17 @@ class Reads:
     kinds: frozenset[str]
     told: frozenset[str]
 
-    def unread(self, event: Event, because: Sequence[Event]) -> frozenset[str]:
+    def unread(
+        self, event: Event, because: Sequence[Event], nodes: Container[str]
+    ) -> frozenset[str]:
         """The kinds that tell of authority, if the rule cannot have named any: it reads none of
-        them, or judged by what clients say, and none of that tells of authority. It may read of
+        them, or judged by what no node says, but clients, disks and the harness. It may read of
         authority for another matter, such as whose records are to be believed."""
-        clients = bool(because) and all(
-            is_client(one.process) and not changes_authority(one.body) for one in (event, *because)
+        outside = bool(because) and all(
+            one.process not in nodes and not changes_authority(one.body)
+            for one in (event, *because)
         )
-        return self.told if clients or self.told.isdisjoint(self.kinds) else frozenset()
+        return self.told if outside or self.told.isdisjoint(self.kinds) else frozenset()
 
 
 @final
@@ -268,7 +270,7 @@ class _Rows:
                 unread=(
                     frozenset()
                     if reads is None
-                    else reads.unread(event, [one for _, one in because])
+                    else reads.unread(event, [one for _, one in because], self.causes.nodes)
                 ),
             )
         )
