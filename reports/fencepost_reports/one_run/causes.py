@@ -508,7 +508,8 @@ class Causes:
         """Whether a holder took part by nothing but a list of members: that is the background of a
         failure, which is about what stands alone in it."""
         acting = {of for name in parties for of in self.nodes.get(name, ())}
-        return process not in parties and node not in acting | failed.alone
+        listed = failed.stated - failed.alone - acting
+        return process not in parties and node in listed
 
     def _is_taker(self, former: AuthorityRow, failed: Failed) -> bool:
         """Whether the failure's own event gives the former holder something that another had: what
