@@ -10,6 +10,7 @@ from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
     FetchServed,
+    FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
     IsrChangeAsked,
@@ -334,15 +335,37 @@ def unproven(history: History, record: PartitionCommitted) -> Iterator[Word]:
         yield undecided(*name(told), record.offset)
 
 
+def other_processes(
+    history: History, one: PartitionCommitted, other: PartitionCommitted
+) -> Iterator[Word]:
+    """Members whose place a record keeps, or gives to a process that no leader counted, though
+    another process of the broker had registered: one of its records may have been told wrongly."""
+    for member in other.isr:
+        lives = sorted(
+            (at.body.offset, at.body.incarnation)
+            for at in history.of(BrokerCommitted)
+            if at.body.broker_id == member and at.body.offset < other.offset
+        )
+        news = [then for before, then in pairwise(lives) if before[1] != then[1]]
+        fetched = [
+            at.body.broker_epoch for at in history.of(FollowerFetched) if at.body.follower == member
+        ]
+        begin = news[-1][0] if news else -1
+        counted = max(fetched, default=begin)
+        if (begin > one.offset) if member in one.isr else (counted < begin):
+            yield undecided(other.topic, other.partition, member, begin)
+
+
 @reading(
     *("RP-10", IsrChangeAsked, PartitionCommitted, HighWatermarkAdvanced, LogAppended),
-    LogTruncated,
+    *(LogTruncated, BrokerCommitted, FollowerFetched),
 )
 def enters_caught_up(history: History) -> Iterator[Word]:
     """A follower enters the ISR only when it has reached the leader's high watermark and the start
     of the leader's epoch."""
     for records in partitions(history).values():
         for one, other in pairwise(records):
+            yield from other_processes(history, one, other)
             if set(other.isr) - set(one.isr):
                 yield from unproven(history, other)
     for at in history.of(IsrChangeAsked):

@@ -48,7 +48,8 @@ def store(
     )
 
 
-def fetched(h: HistoryBuilder, follower: int, client: str, offset: int) -> None:
+def fetched(h: HistoryBuilder, follower: int, client: str, offset: int, epoch: int = 5) -> None:
+    """The leader counts a follower, whose fetch names that broker epoch."""
     h.add(
         B1,
         FollowerFetched(
@@ -57,7 +58,7 @@ def fetched(h: HistoryBuilder, follower: int, client: str, offset: int) -> None:
             leader_epoch=1,
             follower=follower,
             client=client,
-            broker_epoch=5,
+            broker_epoch=epoch,
             offset=offset,
         ),
     )
