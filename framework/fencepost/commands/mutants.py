@@ -1,21 +1,29 @@
-"""`fencepost mutants`: changes a system's code, one place at a time, and counts what is noticed."""
+"""`fencepost mutants`: changes systems' code, one place at a time, and counts what is noticed."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fencepost.campaigns.mutants.campaign import Campaign
-from fencepost.commands.options import DEFAULT_SYSTEM, Json, Seed, System
+from fencepost.campaigns.mutants.owners import Owners, changeable
+from fencepost.commands.options import DEFAULT_SYSTEM, Json, Seed
 from fencepost.commands.terminal import load_plugins, print_json, print_line, progress
-from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, UsageError
+from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED
 
 
 def mutants(
-    system: System = DEFAULT_SYSTEM,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this system's code, under its own suite; not given: the code of every "
+            "system, each change under the suites of the systems whose decision it is."
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many changes to draw.")] = 300,
     seed: Seed = 1,
     tests: Annotated[
@@ -25,16 +33,16 @@ def mutants(
     module: Annotated[
         list[str] | None,
         typer.Option(
-            help="A module or package to change in place of the system's code, such as the rules; "
-            "the suite does not run, only --tests do. May be given repeatedly."
+            help="Only this module or package. With --tests, any, such as the rules: no suite "
+            "runs, only --tests do. May be given repeatedly."
         ),
     ] = None,
     schedules: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Random schedules after the suite, of 30 s each: 5 if not given, none with "
-            "--module.",
+            help="Random schedules after the suite, of 30 s each: 5 if not given, none where no "
+            "suite runs.",
         ),
     ] = None,
     at: Annotated[
@@ -46,22 +54,29 @@ def mutants(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Flips comparisons, conditions and effects of a system's code, one at a time, and runs its
-    suite, other tests and random schedules in the simulator; or of other modules, such as the
+    """Flips comparisons, conditions and effects of systems' code, one at a time, and runs their
+    suites, other tests and random schedules in the simulator; or of other modules, such as the
     rules, and runs their tests. Exit code 1 if a change was not noticed."""
-    if module and not tests:
-        raise UsageError("--module needs --tests: which tests shall notice a change?")
+    plugins = load_plugins()
+    # Other code than a system's: no suite of any system says whether it is right.
+    foreign = bool(module and tests)
+    chosen = plugins.system(system or DEFAULT_SYSTEM)
     campaign = Campaign(
-        system=load_plugins().system(system),
+        system=chosen,
         paths=[str(path.absolute()) for path in tests or ()],
-        modules=module or (),
+        modules=module if module and foreign else (),
         jobs=jobs or os.cpu_count() or 1,
-        seeds=schedules if schedules is not None else 0 if module else 5,
+        seeds=schedules if schedules is not None else 0 if foreign else 5,
         span_ms=30_000,
         report=progress(),
     )
-    drawn = campaign.at(at) if at else campaign.drawn(count, seed)
-    results = campaign.run(drawn, campaign.healthy(drawn))
+    if foreign or (system and not module):
+        drawn = campaign.at(at) if at else campaign.drawn(count, seed)
+        results = campaign.run(drawn, campaign.healthy(drawn))
+    else:
+        systems = changeable([chosen] if system else plugins.systems.values())
+        owners = Owners([replace(campaign, system=one) for one in systems], module or ())
+        results = owners.run(owners.at(at) if at else owners.drawn(count, seed))
     if json:
         print_json(results.as_json())
     else:

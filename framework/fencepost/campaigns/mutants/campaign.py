@@ -67,6 +67,11 @@ class Results:
 
     mutants: Sequence[Mutant]
 
+    @classmethod
+    def of(cls, mutants: Iterable[Mutant]) -> Results:
+        """The same in the order in which results are told."""
+        return cls(sorted(mutants, key=lambda one: (bool(one.noticed_by), one.file, one.line)))
+
     @property
     def noticed(self) -> int:
         """How many were noticed."""
@@ -103,25 +108,14 @@ class Campaign:
 
         Raises UsageError for a system that names no code.
         """
-        every = self._every()
-        # By the seed alone, so that the same mutants are tried again after a rule or a test was
-        # added.
-        return Random(f"{seed}/mutants").sample(every, min(count, len(every)))
+        return drawn_from(self._every(), count, seed)
 
     def at(self, places: Sequence[str]) -> Sequence[Mutation]:
         """Every mutation in one of these places: the end of a module's name, and a line's number.
 
         Raises UsageError for a place without one.
         """
-        found: list[Mutation] = []
-        for place in places:
-            here = [
-                one for one in self._every() if f".{one.module}:{one.line}".endswith(f".{place}")
-            ]
-            if not here:
-                raise UsageError(f"{self.system.name} has nothing to change at {place}")
-            found += here
-        return found
+        return at_places(self._every(), places, self.system.name)
 
     def _every(self) -> Sequence[Mutation]:
         names = self.modules
@@ -129,14 +123,14 @@ class Campaign:
             if not isinstance(self.system, Mutable):
                 raise UsageError(f"{self.system.name} names no code of its own to change")
             names = self.system.mutable()
-        return [
-            one
-            for module in sorted(set(_modules(names)))
-            for one in mutations_of(module, _origin(module).read_bytes())
-        ]
+        return every_of(modules_of(names))
 
     def run(self, mutations: Sequence[Mutation], reach: Reach) -> Results:
         """Tries each. `reach` is what `healthy` returned for them."""
+        return Results.of(self.tried(mutations, reach))
+
+    def tried(self, mutations: Sequence[Mutation], reach: Reach) -> Sequence[Mutant]:
+        """Tries each, and returns them in their order."""
         tried: list[Mutant] = []
         with ExitStack() as ended, ThreadPoolExecutor(self.jobs) as pool:
             idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
@@ -151,8 +145,7 @@ class Campaign:
                 word = mutant.noticed_by.splitlines()[0] if mutant.noticed_by else NOT_NOTICED
                 place = f"{mutant.file}:{mutant.line}: {mutant.was} -> {mutant.now}"
                 self.report(f"{len(tried)} of {len(mutations)}: {place}: {word}")
-        tried.sort(key=lambda one: (bool(one.noticed_by), one.file, one.line))
-        return Results(tried)
+        return tried
 
     def healthy(self, mutations: Sequence[Mutation]) -> Reach:
         """Runs the unchanged system. Returns which test and which schedule reaches which of these
@@ -283,8 +276,35 @@ class Process:
         return Noticed(by=ended)
 
 
+def modules_of(names: Iterable[str]) -> Sequence[str]:
+    """The modules of these names; of a package, all below it but its tests. In their order."""
+    return sorted(set(_modules(names)))
+
+
+def every_of(modules: Iterable[str]) -> Sequence[Mutation]:
+    """Every mutation of these modules."""
+    return [one for module in modules for one in mutations_of(module, _origin(module).read_bytes())]
+
+
+def drawn_from(every: Sequence[Mutation], count: int, seed: int) -> Sequence[Mutation]:
+    """`count` of these mutations, drawn by a seed; all if there are fewer."""
+    # By the seed alone, so that the same mutants are tried again after a rule or a test was added.
+    return Random(f"{seed}/mutants").sample(every, min(count, len(every)))
+
+
+def at_places(every: Sequence[Mutation], places: Sequence[str], whose: str) -> Sequence[Mutation]:
+    """Those of these mutations that are in one of the places. Raises UsageError for a place without
+    one, which names whose mutations they are."""
+    found: list[Mutation] = []
+    for place in places:
+        here = [one for one in every if f".{one.module}:{one.line}".endswith(f".{place}")]
+        if not here:
+            raise UsageError(f"{whose} has nothing to change at {place}")
+        found += here
+    return found
+
+
 def _modules(names: Iterable[str]) -> Iterable[str]:
-    """The modules of these names; of a package, all below it but its tests."""
     for name in names:
         if name.rpartition(".")[2].startswith("test_"):
             continue
