@@ -435,6 +435,23 @@ def described(built: Image, kind: int, name: str) -> dict[str, tuple[str, int]]:
     return {one.name: (one.value or "", one.config_source) for one in found.configs}
 
 
+def test_a_broker_shows_its_own_file_for_its_own_id_only() -> None:
+    """Neither for another broker's, nor for a topic whose name is its id."""
+    built = image()
+    built.replay(r.TopicRecord(name="1", topic_id=TOPIC), built.offset)
+    file = settings.read(BROKER)
+    assert described(built, BROKERS, "1").keys() == file.numbers.keys()
+    assert {source for _, source in described(built, TOPIC_RESOURCE, "1").values()} != {
+        configs.OF_FILE
+    }
+    other = a.DescribeConfigsResource(
+        resource_type=BROKERS, resource_name="2", configuration_keys=None
+    )
+    asked = a.DescribeConfigsRequest(resources=(other,))
+    (found,) = configs.describe(built, file, 1, asked).results
+    assert (found.error_code, found.configs) == (Error.INVALID_REQUEST, ())
+
+
 def test_a_topic_shows_of_the_settings_of_all_brokers_those_that_a_topic_can_have() -> None:
     built = with_partition(image(), isr=(1,), leader=1)
     for name in ("min.insync.replicas", "log.cleaner.threads"):

@@ -71,6 +71,13 @@ def test_new_partitions_are_placed_where_the_request_says(world: World) -> None:
     assert (replicas(world)[2], replicas(world)[3]) == ((3, 1), (2, 3))
 
 
+def test_a_new_partition_may_be_placed_on_all_live_brokers(world: World) -> None:
+    topic = m.CreatableTopic(name="everywhere", num_partitions=1, replication_factor=len(BROKERS))
+    world.certain(BROKER, m.CreateTopicsRequest(topics=(topic,), timeout=2000))
+    world.run(2)
+    assert extend(world, to(2, (3, 1, 2), name="everywhere")) == [Error.NONE]
+
+
 @pytest.mark.parametrize(
     ("asked", "error"),
     [

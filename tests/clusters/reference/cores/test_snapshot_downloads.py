@@ -18,6 +18,7 @@ from fencepost_clusters.reference.assembly import DiskContents
 from fencepost_clusters.reference.core.node import effects as e
 from fencepost_clusters.reference.core.quorum.raft.messages import fetch_answer, snapshot_answer
 from fencepost_clusters.reference.core.quorum.raft.metadata_log import LOG_NAME, Snapshot
+from fencepost_clusters.reference.core.quorum.raft.snapshot_download import Download
 from fencepost_clusters.reference.core.quorum.raft.timing import Vote
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -80,6 +81,17 @@ def test_the_parts_of_one_snapshot_do_not_count_for_the_next(broker: QuorumBroke
     sent_to = fetch_answer(CONTROLLER, TERM, high_watermark=broker.end, snapshot=second)
     broker.node.answers("metadata", sent_to)
     assert wanted(broker) == (second, 0)
+
+
+def test_a_snapshot_is_there_with_its_last_part() -> None:
+    """A leader that is asked for more than there is has deleted the snapshot by then, perhaps."""
+    download = Download()
+    download.request(SNAPSHOT, 1, TERM)
+    parts = [snapshot_part(SNAPSHOT, b"x" * 4, position=at, size=8) for at in (0, 4)]
+    first, last = (one.topics[0].partitions[0] for one in parts)
+    assert download.take(first) is None
+    assert download.take(last) == Snapshot(SNAPSHOT.end_offset, SNAPSHOT.epoch, b"x" * 8)
+    assert download.wanted is None
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 80], ids=["too short", "too long"])
