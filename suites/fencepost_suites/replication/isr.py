@@ -54,6 +54,16 @@ class _Outside:
     """The process that began to lead last."""
     record: PartitionCommitted | None = None
 
+    def counted(self, replica: int) -> str:
+        """The process for which a leader asks. A quorum's controller knows of the next one before
+        the leader does, and refuses the request: `new_processes` judges the record by that.
+        Elsewhere no rule holds a record to a process, so the request is held to it."""
+        fetch = self.fetched.get(replica)
+        if fetch is not None and self.stored.controllers:
+            assert isinstance(fetch.body, FollowerFetched)
+            return fetch.body.client
+        return self.stored.processes.get(replica, "")
+
 
 @final
 class ReturnsOnlyCaughtUp(Rule[_Outside]):
@@ -127,7 +137,7 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
         for replica, end in zip_longest(body.new_isr, body.ends[: len(body.new_isr)]):
             if replica in body.old_isr:
                 continue
-            follower = state.stored.processes.get(replica, "")
+            follower = state.counted(replica)
             own = state.stored.ends.get(follower)
             # Without its process or its end, nothing is known of one of the two.
             reached = min((one for one in (end, own) if one is not None), default=needed)

@@ -8,12 +8,13 @@ from tests.suites.partition_histories import (
     B1,
     B2,
     B3,
+    follow,
     lead,
     partition,
     stated,
     verdict,
 )
-from tests.suites.replication.replication_histories import fetched
+from tests.suites.replication.replication_histories import fetched, mark, store
 
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import BrokerCommitted, IsrChangeAsked
@@ -47,7 +48,7 @@ def led(isr: tuple[int, ...]) -> HistoryBuilder:
     return h
 
 
-def asked(h: HistoryBuilder, new: tuple[int, ...]) -> None:
+def asked(h: HistoryBuilder, new: tuple[int, ...], end: int = 0) -> None:
     h.add(
         B1,
         IsrChangeAsked(
@@ -57,7 +58,7 @@ def asked(h: HistoryBuilder, new: tuple[int, ...]) -> None:
             broker_epoch=1,
             old_isr=(1, 2),
             new_isr=new,
-            ends=(0,) * len(new),
+            ends=(end,) * len(new),
             high_watermark=0,
             epoch_start=0,
             lag_ns=0,
@@ -155,6 +156,37 @@ def test_a_join_of_another_process_than_the_leader_counted_breaks_rp_10(
     assert (found.verdict is Outcome.VIOLATED) is broken
     if broken:
         assert stated(found, "broker", "record", "registered") == ("broker 3", 8, 6)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_leader_may_ask_for_a_process_of_whose_end_it_has_not_heard(stored: bool) -> None:
+    """It has counted that one. The next has begun, with an empty disk, and the controller knows."""
+    h = led((1, 2))
+    store(h, B1, 0, as_leader=True)
+    for process in (B2, B3):
+        store(h, process, 0)
+    mark(h, B1, 1)
+    fetched(h, 3, B3, 1, epoch=3)
+    registered(h, 6, 3, 2)
+    follow(h, "broker-3#2", log_end=0, mark=0)
+    asked(h, ALL3, end=1)
+    if stored:
+        partition(h, 8, leader=1, epoch=2, role="controller")
+    found = verdict(h, "RP-10")
+    assert [stated(one, "registered") for one in found.violations] == [6] * stored
+
+
+def test_a_leader_that_has_heard_of_the_next_process_asks_for_that_one() -> None:
+    h = led((1, 2))
+    store(h, B1, 0, as_leader=True)
+    for process in (B2, B3):
+        store(h, process, 0)
+    mark(h, B1, 1)
+    fetched(h, 3, B3, 1, epoch=3)
+    follow(h, "broker-3#2", log_end=0, mark=0)
+    fetched(h, 3, "broker-3#2", 0, epoch=6)
+    asked(h, ALL3, end=1)
+    assert stated(verdict(h, "RP-10"), "broker", "offset") == ("broker 3", 0)
 
 
 def test_a_record_without_controllers_word_is_judged_by_its_offset() -> None:
