@@ -133,6 +133,18 @@ class OperationEvent(Protocol):
 
 
 @runtime_checkable
+class Answering(Protocol):
+    """A kind by which a client records what became of a request that it sent to one node."""
+
+    def answered_by(self) -> tuple[str, int] | None:
+        """The slot of the node that answered, and when the request was sent; None: no answer came.
+
+        Between that time and this event, the node's process ran.
+        """
+        ...
+
+
+@runtime_checkable
 class Worded(Protocol):
     """A kind that has its own sentence, for a terminal, a page and an explanation."""
 
@@ -198,6 +210,11 @@ def has_concerns(body: Struct) -> TypeGuard[Concerning]:
 def tells_operations(body: Struct) -> TypeGuard[OperationEvent]:
     """As `isinstance(body, OperationEvent)`."""
     return _has(type(body), "client_operations")
+
+
+def tells_answers(body: Struct) -> TypeGuard[Answering]:
+    """As `isinstance(body, Answering)`."""
+    return _has(type(body), "answered_by")
 
 
 def is_worded(body: Struct) -> TypeGuard[Worded]:

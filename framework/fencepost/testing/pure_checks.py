@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fencepost.events import Codec, Event, kind_name, nested_fields
 from fencepost.events.traits import (
+    Answering,
     Authority,
     AuthorityChange,
     Concerning,
@@ -58,6 +59,9 @@ def check_event_kind(kind: type[Struct], sample: Struct) -> None:
     if isinstance(sample, OperationEvent):
         assert all(isinstance(one, Operation) for one in sample.client_operations()), name
         _check_types(name, sample.client_operations())
+    if isinstance(sample, Answering):
+        answered = sample.answered_by()
+        assert answered is None or tuple(map(type, answered)) == (str, int), name
     if isinstance(sample, Concerning):
         assert all(isinstance(scope, str) for scope in sample.concerns()), name
 

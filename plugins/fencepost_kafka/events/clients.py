@@ -215,6 +215,10 @@ class ProbeCompleted(Struct, frozen=True, gc=False, kw_only=True, tag="client.pr
         outcome = OperationOutcome.UNKNOWN if open_ else OperationOutcome.OK
         return (Operation(self.operation, self.api, self.slot, outcome, self.error),)
 
+    def answered_by(self) -> tuple[str, int] | None:
+        """The node, unless it closed the connection or said nothing."""
+        return (self.slot, self.sent_at_ns) if self.outcome in ("answered", "refused") else None
+
     def concerns(self) -> Sequence[str]:
         return scopes(self)
 
