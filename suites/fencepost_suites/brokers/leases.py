@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fencepost import (
     FAULT_KINDS,
+    HARNESS,
     MS,
     NOTHING,
     Cause,
@@ -328,11 +329,12 @@ class _Leases:
 @final
 class LostLeaseIsFenced(Rule[_Leases]):
     """QC-14. The broker must fence itself within a tenth of the lease and 100 ms after the
-    lease's end. The active controller must fence it within a quarter of the lease and 500 ms,
-    counted from its last accepted answer or its election. An answer to a heartbeat that the
-    broker did not send counts for nothing, and neither does a grant that no controller gave;
-    and a broker that is active has taken one, if brokers tell of these. A controller whose term
-    ends may have lost its majority before, so that a whole lease more is allowed then."""
+    lease's end; one that ends before it has done so, within a whole lease. The active controller
+    must fence it within a quarter of the lease and 500 ms, counted from its last accepted answer
+    or its election. An answer to a heartbeat that the broker did not send counts for nothing, and
+    neither does a grant that no controller gave; and a broker that is active has taken one, if
+    brokers tell of these. A controller whose term ends may have lost its majority before, so that
+    a whole lease more is allowed then."""
 
     clause = "QC-14"
     state = _Leases
@@ -439,7 +441,14 @@ class LostLeaseIsFenced(Rule[_Leases]):
         return (Exercised(event.ref, Evidence.SELF),)
 
     def _outlived(
-        self, state: _Leases, process: str, held: _Held, at_ns: int, at: Cause | None
+        self,
+        state: _Leases,
+        process: str,
+        held: _Held,
+        at_ns: int,
+        at: Cause | None,
+        *,
+        actors: tuple[str, ...] = (),
     ) -> bool:
         """Whether a process was active for too long past the end of its lease."""
         over_ns = at_ns - held.ends_ns
@@ -462,7 +471,12 @@ class LostLeaseIsFenced(Rule[_Leases]):
             broker=broker_of(held.broker_id),
         )
         late = Deadline(
-            broken, (process,), start_ns, at_ns, bound_ns=held.period_ns, due_ns=held.ends_ns
+            broken,
+            (process, *actors),
+            start_ns,
+            at_ns,
+            bound_ns=held.period_ns,
+            due_ns=held.ends_ns,
         )
         state.suspects.append(late)
         return True
@@ -617,7 +631,15 @@ class LostLeaseIsFenced(Rule[_Leases]):
         state.past_ns, state.controller = state.in_office_ns(event.at_ns), ""
 
     def _gone(self, state: _Leases, event: Event, process: str) -> None:
-        state.held.pop(process, None)
+        held = state.held.pop(process, None)
+        if held is not None and held.active:
+            # One that never fences itself says nothing late. But a process that has ended cannot
+            # say any more that it stood still: it is allowed a whole lease.
+            by_ns = event.at_ns - held.period_ns
+            if by_ns > held.ends_ns:
+                self._outlived(state, process, held, event.at_ns, event.ref, actors=(HARNESS,))
+            elif by_ns > held.proven_ns:
+                self._forged(state, process, held, event.at_ns, event.ref)
         state.ended.add(process)
         if process == state.controller:
             self._vacant(state, event)

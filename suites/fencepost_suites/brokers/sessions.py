@@ -9,6 +9,7 @@ from typing import final
 from msgspec import Struct, structs
 
 from fencepost import (
+    HARNESS,
     MS,
     NOTHING,
     Cause,
@@ -96,7 +97,7 @@ class EndedSessionFences(Rule[_Sessions]):
     """REG-06. A session lasts one period from the answer that granted it; the period is the
     controllers' word, and not only that of the broker. The best evidence is a probe that was sent
     after the session ended, and whether it was answered. A tenth of the period and 100 ms are
-    allowed for noticing the end."""
+    allowed for noticing the end; and a whole period to one that ended before it had."""
 
     clause = "REG-06"
     keys = staticmethod(by_slot_living)
@@ -115,9 +116,7 @@ class EndedSessionFences(Rule[_Sessions]):
                     state.given_ns = body.lease_period_ms * MS
                 return NOTHING
             case ProcessExited():
-                ended = state.processes.get(body.ended)
-                if ended is not None:
-                    ended.serving.active = False
+                self._ended(state, body.ended, event)
                 return NOTHING
         session = state.of(event.process)
         serving = session.serving
@@ -138,8 +137,19 @@ class EndedSessionFences(Rule[_Sessions]):
                 serving.refuses(event, body)
         return NOTHING
 
+    def _ended(self, state: _Sessions, process: str, event: Event) -> None:
+        session = state.processes.get(process)
+        if session is None:
+            return
+        # It cannot say any more that it stood still: it is allowed a whole period.
+        if event.at_ns > session.serving.ends_ns + session.period_ns:
+            self._stayed(state, session, event.at_ns, event.ref, actors=(HARNESS,))
+        session.serving.active = False
+
     @staticmethod
-    def _stayed(state: _Sessions, session: _Session, at_ns: int, at: Cause) -> bool:
+    def _stayed(
+        state: _Sessions, session: _Session, at_ns: int, at: Cause, *, actors: tuple[str, ...] = ()
+    ) -> bool:
         """Whether the process is Online although its session has been over for longer than
         allowed."""
         serving = session.serving
@@ -157,7 +167,7 @@ class EndedSessionFences(Rule[_Sessions]):
         state.suspects.append(
             Deadline(
                 violated=broken,
-                actors=(serving.process,),
+                actors=(serving.process, *actors),
                 from_ns=serving.ends_ns,
                 to_ns=at_ns,
                 # So that a stall of a tenth of this, nearly the whole delay, is needed to excuse

@@ -174,6 +174,20 @@ def test_a_killed_broker_owes_nothing_to_reg_06() -> None:
     assert verdict(h, "REG-06").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_broker_online_until_it_was_killed_long_after_its_session_breaks_reg_06(
+    own: bool,
+) -> None:
+    h = HistoryBuilder()
+    online(h)
+    h.after(9000)
+    if not own:
+        h.add("harness", Stalled(stalled_ns=8_900 * MS, of=BROKER))
+    h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    outcome = Outcome.VIOLATED if own else Outcome.NOT_EXERCISED
+    assert verdict(h, "REG-06").verdict is outcome
+
+
 def test_a_broker_that_stalled_when_its_session_ran_out_does_not_break_reg_06() -> None:
     h = HistoryBuilder()
     online(h)

@@ -393,6 +393,33 @@ def test_a_dead_process_need_not_fence_itself_and_without_a_controller_none_is_f
     assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(
+    ("more_ms", "outcome"), [(0, Outcome.NOT_EXERCISED), (1, Outcome.VIOLATED)]
+)
+def test_a_broker_that_never_fences_itself_is_late_a_lease_after_the_end_of_its_lease(
+    more_ms: int, outcome: Outcome
+) -> None:
+    """It was active all the time, and then it was killed, as every process is in the end."""
+    h = HistoryBuilder()
+    active_broker(h)
+    (taken,) = [event.body for event in h.events() if isinstance(event.body, LeaseGranted)]
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.after((taken.ends_at_ns - h.now_ns) // MS + LEASE_MS + more_ms)
+    die(h)
+    assert verdict(h, "QC-14").verdict is outcome
+
+
+@pytest.mark.parametrize("stalled", [BROKER, "harness"])
+def test_a_broker_that_stood_still_until_it_was_killed_owes_no_fencing(stalled: str) -> None:
+    h = HistoryBuilder()
+    active_broker(h)
+    h.add(ONE, ControllerResigned(epoch=1, reason="no_majority"))
+    h.after(20_000)
+    h.add("harness", Stalled(stalled_ns=20_000 * MS, of="" if stalled == "harness" else stalled))
+    die(h)
+    assert verdict(h, "QC-14").verdict is Outcome.NOT_EXERCISED
+
+
 @pytest.mark.parametrize("resigns", [True, False])
 def test_a_new_controller_does_not_excuse_a_lease_that_was_over_long_before(resigns: bool) -> None:
     h = HistoryBuilder()
