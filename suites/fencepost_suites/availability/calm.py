@@ -5,11 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
+from msgspec import Struct
+
 from fencepost import Reason
 from fencepost_kafka import PartitionCommitted
 from fencepost_suites.availability.surroundings import Disturbance, Surroundings
 
 UNCOMMITTED = Reason("nothing is committed about it")
+
+
+RECOVERIES = 6
+"""How many recoveries excuse, at most, what is not done all the while; see `Calm`."""
+
+
+class _Piece(Struct, frozen=True):
+    """A time that was calm, and then no more. It began with a recovery."""
+
+    from_ns: int
+    recovered_ns: int
+    to_ns: int
+
+    def within(self, from_ns: int, at_ns: int, *, whole: bool) -> int:
+        """How much of it lies between these times, with its recovery or without."""
+        began_ns = self.from_ns if whole else self.recovered_ns
+        return max(0, min(self.to_ns, at_ns) - max(began_ns, from_ns))
 
 
 @final
@@ -19,29 +38,39 @@ class Calm:
 
     A disturbance begins a bound anew, since a recovery begins anew. But it takes no more than the
     time that it lasted and one recovery. When each began the whole bound anew, a fault of 0.1 s
-    each 15 s excused ten minutes without a write.
+    each 15 s excused ten minutes without a write. And those that come before the recovery from the
+    one before is over take no more than `RECOVERIES` in all, beside the time that they lasted:
+    otherwise one of 3 ms each 5 s excused everything for ever.
     """
 
     since_ns: int | None = None
-    """Since when it is calm; None: it is not."""
-    before: list[tuple[int, int]] = field(default_factory=list)
-    """The begin and the end of each earlier time, without the recovery that it began with."""
+    """Since when it is calm; None: it is not. In the future if it is not known to be before."""
+    before: list[_Piece] = field(default_factory=list)
+    """The earlier times."""
+    recovery_ns: int = 0
+    """How long a recovery is."""
 
     def end(self, at_ns: int, recovery_ns: int, *, anew: bool) -> None:
         """Something disturbs it; `anew`: what is needed is there all the same."""
-        if self.since_ns is not None and at_ns - self.since_ns > recovery_ns:
-            self.before.append((self.since_ns + recovery_ns, at_ns))
+        self.recovery_ns = recovery_ns
+        if self.since_ns is not None and at_ns > self.since_ns:
+            self.before.append(_Piece(self.since_ns, self.since_ns + recovery_ns, at_ns))
         self.since_ns = at_ns if anew else None
 
     def now(self, from_ns: int, at_ns: int) -> int:
         """For how long it has been calm without a break by the second of these times, in
         nanoseconds; since the first one at most."""
-        return 0 if self.since_ns is None else at_ns - max(from_ns, self.since_ns)
+        return 0 if self.since_ns is None else max(0, at_ns - max(from_ns, self.since_ns))
 
     def within(self, from_ns: int, at_ns: int) -> int:
         """How long it was calm between these times, in nanoseconds."""
-        earlier = (min(to_ns, at_ns) - max(one_ns, from_ns) for one_ns, to_ns in self.before)
-        return self.now(from_ns, at_ns) + sum(one for one in earlier if one > 0)
+        now_ns = self.now(from_ns, at_ns)
+        counted_ns, whole_ns = (
+            now_ns + sum(one.within(from_ns, at_ns, whole=whole) for one in self.before)
+            for whole in (False, True)
+        )
+        lasted_ns = at_ns - from_ns - whole_ns
+        return max(counted_ns, whole_ns - lasted_ns - RECOVERIES * self.recovery_ns)
 
     def over(self, from_ns: int, at_ns: int, bound_ns: int) -> int:
         """For how long it was calm, if that is too long for what is still not done: the bound in
@@ -81,6 +110,6 @@ class Fit:
             self.calm.since_ns = at_ns
         # A replica outside of the ISR is needed for nothing: when it was paused each 15 s, that
         # excused ten minutes without a write.
-        elif disturbance is not None and around.disturbs(disturbance, {*record.isr, record.leader}):
+        elif disturbance is not None and around.hinders(disturbance, record):
             self.calm.end(at_ns, around.shortly_ns, anew=True)
             self.why_not = disturbance.why

@@ -391,6 +391,22 @@ class Surroundings:
         relied = {*self._relied(), CLIENTS, *self._of(brokers)}
         return disturbance is not None and disturbance.touches(relied)
 
+    def hinders(self, disturbance: Disturbance, record: PartitionCommitted) -> bool:
+        """Whether it affects what writing to a partition needs, and reading from it.
+
+        While its leader lives, no client needs a follower, and no follower another one: a link of
+        the two that was slow for 3 ms each few seconds excused three minutes without a write.
+        """
+        if not self.disturbs(disturbance, {*record.isr, record.leader}):
+            return False
+        leader, relied = frozenset(self.slots(record.leader)), self._relied()
+        members = {*self._of(record.isr), *leader, *relied}
+        if not leader or not disturbance.slots.isdisjoint({*members, CLIENTS}):
+            return True
+        served = {*members, CLIENTS}
+        needed = leader | relied
+        return any({*pair} <= served and not needed.isdisjoint(pair) for pair in disturbance.pairs)
+
     def _of(self, brokers: Iterable[int]) -> Iterator[str]:
         wanted = frozenset(brokers)
         return (slot for slot, one in self.brokers.items() if one in wanted)

@@ -71,6 +71,44 @@ def test_nor_that_of_reading(times: int, violated: int) -> None:
     assert readable(struck(story, times)).violated == violated
 
 
+def dense(story: Story, times: int, *directions: str) -> Story:
+    """Faults of links that come before a recovery from the one before can be over."""
+    for number in range(times):
+        cut = f"slow_link-{number}"
+        ends = directions[0].split(" -> ")
+        story.after(4_997).fault(cut, *ends, directions=directions)
+        story.after(1).heal(cut)
+    story.phase("end")
+    return story
+
+
+# Of each 5 s, all is recovery. Six of these are 48 s, and twice the bound 36 s.
+@pytest.mark.parametrize(("times", "violated"), [(16, 0), (18, 1)])
+def test_dense_faults_excuse_no_more_than_some_recoveries(times: int, violated: int) -> None:
+    story = Story()
+    story.write("first")
+    story.invoke("next")
+    found = writable(dense(story, times, "broker-1 -> clients"))
+    assert (found.violated, found.excused > 0) == (violated, True)
+
+
+@pytest.mark.parametrize("direction", ["clients -> broker-3", "broker-3 -> broker-2"])
+def test_a_link_that_no_write_needs_while_the_leader_lives_excuses_none(direction: str) -> None:
+    story = Story()
+    story.write("first")
+    story.invoke("next")
+    found = writable(dense(story, 4, direction))
+    assert (found.violated, found.excused) == (1, 0)
+
+
+def test_such_a_link_is_needed_once_the_leader_is_dead() -> None:
+    story = Story()
+    story.write("first")
+    story.die("broker-1")
+    story.invoke("next")
+    assert writable(dense(story, 4, "clients -> broker-3")).violated == 0
+
+
 def test_a_time_in_which_nobody_wanted_to_write_is_not_added() -> None:
     story = Story()
     story.write("first")
