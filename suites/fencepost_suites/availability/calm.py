@@ -7,13 +7,14 @@ from typing import final
 
 from msgspec import Struct
 
-from fencepost import Reason
-from fencepost_kafka import PartitionCommitted
+from fencepost import MS, Reason
+from fencepost_kafka import BoundsStated, PartitionCommitted
 from fencepost_suites.availability.surroundings import Disturbance, Surroundings
 
 UNCOMMITTED = Reason("nothing is committed about it")
 
 
+NEVER_NS = 1 << 62
 RECOVERIES = 6
 """How many recoveries excuse, at most, what is not done all the while; see `Calm`."""
 
@@ -85,31 +86,65 @@ class Calm:
 @final
 @dataclass(slots=True)
 class Fit:
-    """How long a partition has had a live, connected majority in its ISR, undisturbed."""
+    """How long a partition has had a live, connected majority in its ISR, undisturbed.
+
+    An ISR that lacks members which live, and which nothing keeps away, is the cluster's own doing:
+    it excuses nothing once the bound has passed within which a cluster is whole after a fault.
+    """
 
     calm: Calm = field(default_factory=Calm)
     why_not: Reason | None = None
     """What disturbed it last, or why it had none; None: nothing yet. It stays once the majority is
     back: it is the excuse until the bound is over."""
+    small: bool = False
+    """Whether it has none in its ISR, though nothing keeps its replicas away."""
+    kept_away_ns: int | None = None
+    """When something last kept its replicas from being in sync; at first, when it was first looked
+    at."""
 
     def look(
         self,
         around: Surroundings,
         record: PartitionCommitted | None,
-        least: int,
+        bounds: BoundsStated | None,
         at_ns: int,
         disturbance: Disturbance | None,
     ) -> None:
-        """Looks again whether it has a majority, of at least that size, and whether it was
-        disturbed just now."""
+        """Looks again whether it has a majority, and whether it was disturbed just now."""
+        least = bounds.least_in_sync if bounds else 1
         reason = UNCOMMITTED if record is None else around.unfit(record, least)
-        if reason is not None or record is None:
+        whole_ns = self._whole_ns(around, record, bounds, at_ns, disturbance)
+        self.small = reason is not None
+        if record is None or (reason is not None and whole_ns > at_ns):
             self.calm.end(at_ns, around.shortly_ns, anew=False)
             self.why_not = reason
-        elif self.calm.since_ns is None:
+            if whole_ns < NEVER_NS:
+                self.calm.since_ns = whole_ns
+        elif self.calm.since_ns is None or self.calm.since_ns > at_ns:
             self.calm.since_ns = at_ns
         # A replica outside of the ISR is needed for nothing: when it was paused each 15 s, that
         # excused ten minutes without a write.
         elif disturbance is not None and around.hinders(disturbance, record):
             self.calm.end(at_ns, around.shortly_ns, anew=True)
             self.why_not = disturbance.why
+
+    def _whole_ns(
+        self,
+        around: Surroundings,
+        record: PartitionCommitted | None,
+        bounds: BoundsStated | None,
+        at_ns: int,
+        disturbance: Disturbance | None,
+    ) -> int:
+        """From when on its ISR has to have a majority; never, if something keeps that away."""
+        if (
+            record is None
+            or bounds is None
+            or not around.may_be_whole(record, bounds.least_in_sync)
+        ):
+            self.kept_away_ns = at_ns
+            return NEVER_NS
+        touched = around.disturbs(disturbance, record.replicas)
+        if self.kept_away_ns is None or touched:
+            self.kept_away_ns = at_ns
+        return self.kept_away_ns + bounds.recovered_ms * MS

@@ -126,8 +126,7 @@ class _Consumers:
     ) -> None:
         """Looks again whether a partition has its majority, and whether it was disturbed."""
         record = self.partitions.newest.get(place)
-        least = self.bounds.least_in_sync if self.bounds else 1
-        one.fit.look(self.around, record, least, at_ns, why)
+        one.fit.look(self.around, record, self.bounds, at_ns, why)
 
 
 @final

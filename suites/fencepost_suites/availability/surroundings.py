@@ -47,8 +47,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from fencepost import (
     Administered,
@@ -188,7 +187,7 @@ class Surroundings:
         # A disturbance of standbys alone touches nothing that brokers rely upon. It does where the
         # controller has lost its majority by it: that one may resign, and then its leases end.
         if self.leading and not self._goes_on(event.at_ns):
-            return replace(disturbance, slots=disturbance.slots | self._relied())
+            return structs.replace(disturbance, slots=disturbance.slots | self._relied())
         return disturbance
 
     def _changed(self, event: Event) -> Disturbance | None:
@@ -528,7 +527,7 @@ class Surroundings:
         if reason is not None:
             return reason
         members = self._connected(record)
-        wanted = max(least, len(record.replicas) // 2 + 1)
+        wanted = _wanted(record, least)
         if len(members) < wanted:
             return Reason.of(
                 "the ISR {isr} of {partition} had {unaffected} unaffected members",
@@ -544,6 +543,20 @@ class Surroundings:
                 leader=broker_of(record.leader),
             )
         return None
+
+    def may_be_whole(self, record: PartitionCommitted, least: int) -> bool:
+        """Whether nothing keeps the partition's ISR from having such a majority.
+
+        Its leader lives, is in the ISR, and reaches enough other replicas. If it has none, or lost
+        it, then all replicas live and reach each other: of a few, the one that must lead may be
+        missing.
+        """
+        if self.undecided() is not None:
+            return False
+        there = self._connected(structs.replace(record, isr=record.replicas))
+        if record.leader in there and record.leader in record.isr:
+            return len(there) >= _wanted(record, least)
+        return {*there} == {*record.replicas} and (record.leader < 0 or record.leader in there)
 
     def _connected(self, record: PartitionCommitted) -> Sequence[int]:
         """The members of the ISR that run, once each, and reach each other and the others."""
@@ -595,6 +608,11 @@ class Surroundings:
                 if one in slots and other in slots:
                     return fault.upon_link(one, other)
         return None
+
+
+def _wanted(record: PartitionCommitted, least: int) -> int:
+    """How many members are a majority, and take writes."""
+    return max(least, len(record.replicas) // 2 + 1)
 
 
 def _by(fault: Excuse, why: Reason) -> Disturbance:

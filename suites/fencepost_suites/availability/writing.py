@@ -171,10 +171,6 @@ class _Writing:
     over: bool = False
     """Whether the run has begun to end its processes."""
 
-    def least(self) -> int:
-        """The least size of an ISR that takes writes with acks=all."""
-        return self.bounds.least_in_sync if self.bounds else 1
-
 
 @final
 class WritableAgain(Rule[_Writing]):
@@ -355,7 +351,7 @@ class WritableAgain(Rule[_Writing]):
         for place in places:
             wanted, record = state.wanted.get(place), state.partitions.newest.get(place)
             if wanted is not None:
-                wanted.fit.look(state.around, record, state.least(), at_ns, disturbance)
+                wanted.fit.look(state.around, record, state.bounds, at_ns, disturbance)
 
     # ------------------------------------------------------------------------------------ judgement
 
@@ -441,15 +437,19 @@ def _unwritable(
     death, leader = wanted.death, record.leader
     dead: Facts = {} if death is None else {"former": broker_of(death.broker)}
     leads: Facts = {} if leader < 0 else {"leader": broker_of(leader)}
+    since = (
+        "no write to {partition} was acknowledged for {since_ns}, though clients wanted to write"
+    )
+    died = "" if death is None else " and broker {former} had died"
+    fit = (
+        "its replicas were a live, connected majority, and the ISR was {isr}"
+        if wanted.fit.small
+        else "its ISR {isr} had a live, connected majority"
+    )
     return violated(
         at.ref,
         Evidence.CLIENT,
-        "no write to {partition} was acknowledged for {since_ns}, though clients wanted to write; "
-        "{fit_ns} of that its ISR {isr} had a live, connected majority"
-        if death is None
-        else "no write to {partition} was acknowledged for {since_ns}, though clients wanted to "
-        "write and broker {former} had died; {fit_ns} of that its ISR {isr} had a live, connected "
-        "majority",
+        f"{since}{died}; {{fit_ns}} of that {fit}",
         () if death is None else (death.ref,),
         partition=partition_of(record),
         since_ns=at_ns - wanted.since_ns,

@@ -6,13 +6,17 @@ import pytest
 from tests.suites.availability.availability_histories import (
     HARNESS,
     OTHER,
+    RECOVERED_MS,
     STATED,
+    STUCK_MS,
+    WRITABLE_MS,
     Story,
     fenced,
     readable,
     recovered,
     writable,
 )
+from tests.suites.partition_histories import stated
 
 from fencepost import ClientFailed, ClusterRecovered, FaultInjected, NodeStarted, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
@@ -107,6 +111,48 @@ def test_such_a_link_is_needed_once_the_leader_is_dead() -> None:
     story.die("broker-1")
     story.invoke("next")
     assert writable(dense(story, 4, "clients -> broker-3")).violated == 0
+
+
+@pytest.mark.parametrize(("leader", "isr"), [(1, (1,)), (-1, ())])
+def test_an_isr_that_shrinks_in_peace_excuses_no_time_without_writes(
+    leader: int, isr: tuple[int, ...]
+) -> None:
+    story = Story()
+    story.write("first")
+    story.after(RECOVERED_MS).write("second")
+    story.partition(leader, isr)
+    story.invoke("next")
+    story.after(STUCK_MS).complete("next", "failed", error="NOT_ENOUGH_REPLICAS")
+    found = writable(story)
+    assert (found.violated, found.excused) == (1, 0)
+    assert stated(found, "isr") == tuple(f"broker {one}" for one in isr)
+
+
+# A broker that was paused, or dead, comes back, and has to be in the ISR again.
+@pytest.mark.parametrize(("more_ms", "violated"), [(0, 0), (1, 1)])
+@pytest.mark.parametrize("fault", ["pause-1", "small-1"])
+def test_after_a_fault_replicas_have_the_time_of_a_recovery_to_come_back(
+    fault: str, more_ms: int, violated: int
+) -> None:
+    story = Story()
+    story.write("first")
+    story.partition(1, (1,))
+    story.fault(fault, "broker-2#1" if fault == "pause-1" else "broker-3#1")
+    story.invoke("next")
+    story.after(5_000).heal(fault)
+    story.after(RECOVERED_MS + WRITABLE_MS - 1 + more_ms).complete("next")
+    assert writable(story).violated == violated
+
+
+def test_an_isr_whose_members_are_dead_excuses() -> None:
+    story = Story()
+    story.after(RECOVERED_MS).write("first")
+    story.partition(1, (1,))
+    story.die("broker-1")
+    story.invoke("next")
+    story.after(RECOVERED_MS + 2 * STUCK_MS)
+    found = writable(story)
+    assert (found.violated, found.excused) == (0, 1)
 
 
 def test_a_time_in_which_nobody_wanted_to_write_is_not_added() -> None:
