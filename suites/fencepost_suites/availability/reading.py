@@ -51,7 +51,7 @@ from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_suites.availability.calm import Fit
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
-BEGINNING = -2
+BEGINNING, END = -2, -1
 
 
 @dataclass(slots=True)
@@ -72,6 +72,8 @@ class _Reading:
     new_from: int | None = None
     """The first offset that was not acknowledged yet when the leader died; None: it has not died,
     or the consumer has got such a message since."""
+    at_end_ns: int | None = None
+    """When it was sent to the end, wherever that is; None: it was sent elsewhere."""
     excuse: Reason | None = None
     reported: bool = False
 
@@ -99,6 +101,8 @@ class _Partition:
     """The highest offset that was acknowledged with acks=all."""
     shown: int = -1
     """The highest offset that any reader got."""
+    invoked: dict[str, int] = field(default_factory=dict)
+    """The writes with acks=all that are open: operation -> when it was invoked."""
     fit: Fit = field(default_factory=Fit)
     readers: dict[str, _Reading] = field(default_factory=dict)
 
@@ -120,6 +124,13 @@ class _Consumers:
             one = self.read[place] = _Partition()
             self.look(one, place, at_ns)
         return one
+
+    def found_end(self, one: _Partition, reader: _Reading, by_ns: int | None) -> bool:
+        """Whether a consumer that was sent to the end has had all that it needed, for the whole
+        bound, to learn by this time where that is: what is written from then on is behind it."""
+        if by_ns is None or reader.at_end_ns is None or self.bounds is None:
+            return False
+        return one.fit.calm.now(reader.at_end_ns, by_ns) > self.bounds.writable_ms * MS
 
     def look(
         self, one: _Partition, place: TopicPartition, at_ns: int, why: Disturbance | None = None
@@ -158,9 +169,12 @@ class ReadableAgain(Rule[_Consumers]):
             state.forfeits.take(body)
         if isinstance(body, ConsumerPositioned):
             # Positions below 0 stand for places in the log. Of "the end" it is not known where that
-            # was, so such a reader is behind nothing before its first poll.
+            # was: only before what was written long after.
             at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
-            self._positioned(state, event, (body.topic, body.partition), at)
+            place = (body.topic, body.partition)
+            self._positioned(state, event, place, at)
+            if body.offset == END:
+                state.read[place].readers[event.process].at_end_ns = event.at_ns
         elif isinstance(body, PartitionCommitted):
             if state.partitions.take(body)[0]:
                 place = (body.topic, body.partition)
@@ -189,18 +203,24 @@ class ReadableAgain(Rule[_Consumers]):
     @on(ProduceInvoked)
     def _invoked(self, state: _Consumers, event: Event, body: ProduceInvoked) -> Findings:
         state.forfeits.take(body)
+        if body.acks == -1:
+            one = state.of((body.topic, body.partition), event.at_ns)
+            one.invoked[body.operation] = event.at_ns
         return NOTHING
 
     @on(ProduceCompleted)
     def _acknowledged(self, state: _Consumers, event: Event, body: ProduceCompleted) -> Findings:
         state.forfeits.take(body)
+        one = state.of((body.topic, body.partition), event.at_ns)
+        invoked_ns = one.invoked.pop(body.operation, None)
         if body.acks != -1 or body.outcome != "ok":
             return NOTHING
-        one = state.of((body.topic, body.partition), event.at_ns)
         # The acknowledgement is recorded at the producer's time. A consumer may have polled the
         # message before that, and is not behind then.
         one.acked = max(one.acked, body.offset)
         for reader in one.readers.values():
+            if reader.next is None and state.found_end(one, reader, invoked_ns):
+                reader.next = reader.farthest = body.offset
             if reader.behind_ns is None and reader.next is not None and reader.next <= one.acked:
                 reader.behind_ns = event.at_ns
         return NOTHING

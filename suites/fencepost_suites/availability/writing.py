@@ -179,7 +179,8 @@ class WritableAgain(Rule[_Writing]):
     majority. An idempotent producer that raises its epoch, once for each message that timed out,
     holds its other messages back: then another client's write that was read counts too. A pause of
     all clients is left out, but ends no want. A disturbance of something that it needs starts the
-    bound anew, and is the excuse. One that has lost its messages with the disks of its ISR need not
+    bound anew, and is the excuse. An ISR without replicas that nothing keeps away is none, once
+    they had time to come back. One that has lost its messages with the disks of its ISR need not
     take the next ones of a producer that wrote those. Exercised by an acknowledged write that was
     invoked after the death of the leader."""
 

@@ -144,6 +144,39 @@ def test_a_consumer_that_was_positioned_there_gets_what_is_there(offset: int) ->
     assert stated(readable(story), "offset") == 0
 
 
+@pytest.mark.parametrize(
+    ("found_ms", "stuck_ms", "violated"),
+    [
+        (WRITABLE_MS + 1, WRITABLE_MS + 1, 1),
+        (WRITABLE_MS, STUCK_MS, 0),
+        (STUCK_MS, WRITABLE_MS - 1, 0),
+    ],
+)
+def test_a_consumer_that_was_sent_to_the_end_gets_what_is_written_long_after(
+    found_ms: int, stuck_ms: int, violated: int
+) -> None:
+    """It may take the whole bound to learn where the end is, and then again to get a message."""
+    story = Story()
+    story.ack(3)
+    story.position(-1)
+    story.after(found_ms - 1).invoke("op-4")
+    story.ack(4)
+    story.after(stuck_ms - 1).poll(3, 4, by=OTHER)
+    assert readable(story).violated == violated
+
+
+def test_a_consumer_that_could_not_learn_where_the_end_is_has_missed_nothing() -> None:
+    story = Story()
+    story.ack(3)
+    story.position(-1)
+    story.after(STUCK_MS).fault("pause-1", "broker-1#1")
+    story.after(STUCK_MS).heal("pause-1")
+    story.invoke("op-4")
+    story.ack(4)
+    story.after(2 * STUCK_MS).poll(3, 4, by=OTHER)
+    assert readable(story).violated == 0
+
+
 @pytest.mark.parametrize("offset", [5, -1])
 def test_a_consumer_that_was_positioned_behind_it_does_not(offset: int) -> None:
     story = Story()
