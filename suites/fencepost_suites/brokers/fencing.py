@@ -43,6 +43,7 @@ from fencepost_kafka import (
     LeaseGranted,
     LogAppended,
     ProbeCompleted,
+    ProduceAnswered,
     RequestRefused,
     broker_of,
     partition_of,
@@ -255,17 +256,21 @@ class StartingBrokerServesNoClient(Rule[Serving]):
             state.changed(event, body)
         return NOTHING
 
-    @on(LogAppended, FetchServed)
-    def _served(self, state: Serving, event: Event, body: LogAppended | FetchServed) -> Findings:
-        if state.was_active:
+    @on(LogAppended, FetchServed, ProduceAnswered)
+    def _served(
+        self, state: Serving, event: Event, body: LogAppended | FetchServed | ProduceAnswered
+    ) -> Findings:
+        refused = isinstance(body, ProduceAnswered) and body.error != "NONE"
+        if state.was_active or refused:
             return NOTHING
+        done = {LogAppended: "stored a write to", FetchServed: "served"}
         stored = isinstance(body, LogAppended)
         broken = violated(
             event.ref,
             Evidence.SELF,
             "{process} {done} {partition} before it had ever been active",
             process=process_scope(event.process),
-            done="stored a write to" if stored else "served",
+            done=done.get(type(body), "acknowledged a write to"),
             partition=partition_of(body),
             stored=stored,
         )

@@ -21,6 +21,7 @@ from tests.suites.brokers.fencing_histories import (
     verdict,
 )
 from tests.suites.partition_histories import stated
+from tests.suites.replication.replication_histories import acknowledge
 
 from fencepost import Evidence, NodeStarted, ProcessSpawned, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
@@ -167,6 +168,23 @@ def test_a_write_stored_before_the_first_activity_breaks_reg_05() -> None:
     change(h, "INITIAL", "FENCED")
     store(h)
     assert verdict(h, "REG-05").violations[0].evidence is Evidence.SELF
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [("NONE", Outcome.VIOLATED), ("NOT_LEADER_OR_FOLLOWER", Outcome.NOT_EXERCISED)],
+)
+def test_a_write_acknowledged_before_the_first_activity_breaks_reg_05(
+    registered: bool, error: str, outcome: Outcome
+) -> None:
+    """Though nobody says that it was stored: the answer calls it a duplicate."""
+    h = HistoryBuilder()
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
+    if registered:
+        change(h, "INITIAL", "FENCED")
+    acknowledge(h, 7, (7,), 7, duplicate=True, process=BROKER, error=error)
+    assert verdict(h, "REG-05").verdict is outcome
 
 
 def test_a_broker_that_is_silent_about_its_start_breaks_reg_05_all_the_same() -> None:
