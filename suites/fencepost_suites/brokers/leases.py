@@ -82,6 +82,8 @@ class _Heard(Struct, frozen=True):
     certain: bool
     """Whether the controller cannot have had it before that time. Else that is when it was answered
     only: it may have waited."""
+    by: str
+    """The process of the controller."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,12 @@ class _Lengths:
     heard: dict[tuple[str, int], tuple[int, _Heard]] = field(default_factory=dict)
     """process of a controller, and its epoch -> the broker epoch of the heartbeat that came last,
     and that heartbeat."""
+    record: BrokerCommitted | None = None
+    """The newest record of the broker."""
+    ends: bool = False
+    """Whether a controller found the lease ended or refused to renew it, or the broker asked to
+    stop, since a record unfenced it: then another record may fence it. No later answer undoes that,
+    since a deposed controller may still give answers."""
     suspects: list[Deadline] = field(default_factory=list)
 
 
@@ -101,24 +109,67 @@ class _Lengths:
 class LeaseFromBrokersStart(Rule[_Lengths]):
     """QC-13. The broker's evidence is the lease in the answer that it received, from the start that
     it had asked for. The controller may say when it heard the broker last. But it cannot have heard
-    it before the broker sent the last heartbeat that it accepted. A tenth of the period is allowed
-    for clock differences."""
+    it before the broker sent the last heartbeat that it accepted. A record may fence it with
+    no word of an expiry, so that counts, too. A tenth of the period is allowed for clock
+    differences."""
 
     clause = "QC-13"
     keys = staticmethod(by_broker)
     state = _Lengths
 
-    @on(HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired)
+    @on(HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired, BrokerCommitted)
     def step(self, state: _Lengths, event: Event, body: Struct) -> Findings:
         match body:
             case HeartbeatSent():
                 state.exchanges.sent(event, body)
+                state.ends = state.ends or body.target_state == "SHUTDOWN"
             case HeartbeatAnswered(error="NONE"):
                 return self._answered(state, event, body)
+            case HeartbeatAnswered(active=True) if state.record is not None:
+                own = body.incarnation == state.record.incarnation
+                state.ends = state.ends or own
             case LeaseGranted():
                 return self._granted(state, event, body)
             case LeaseExpired():
+                state.ends = True
                 return self._expired(state, event, body)
+            case BrokerCommitted():
+                return self._committed(state, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _committed(state: _Lengths, event: Event, body: BrokerCommitted) -> Findings:
+        """A record may fence the broker though no controller says that its lease has ended."""
+        was, ends = state.record, state.ends
+        if was is not None and body.offset <= was.offset:
+            return NOTHING
+        state.record, state.ends = body, ends and body.fenced
+        # A record of another process, or of a registration, ends no lease.
+        if was is None or was.fenced or not body.fenced or ends:
+            return NOTHING
+        if (was.incarnation, was.broker_epoch) != (body.incarnation, body.broker_epoch):
+            return NOTHING
+        last = max(
+            (one for epoch, one in state.heard.values() if epoch == body.broker_epoch),
+            key=lambda one: one.since_ns,
+            default=None,
+        )
+        period_ns = state.period[1] * MS
+        if last is None or not last.certain or event.at_ns - last.since_ns >= period_ns * 9 // 10:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "a record fenced broker {broker} {after_ns} after {process} had accepted a heartbeat "
+            "of it, though the lease is {bound_ns} and it had not asked to stop",
+            last.proof,
+            process=process_scope(last.by),
+            broker=broker_of(body.broker_id),
+            after_ns=event.at_ns - last.since_ns,
+            bound_ns=period_ns,
+        )
+        late = Deadline(broken, (last.by,), last.since_ns, event.at_ns, period_ns, omission=False)
+        state.suspects.append(late)
         return NOTHING
 
     @staticmethod
@@ -174,7 +225,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             request, answered = exchange.request, body.received_at_ns
             came_ns = max(answered, 0 if request is None else request.at_ns)
             proof = (event.ref,) if request is None else (request.at, event.ref)
-            heard = _Heard(came_ns or event.at_ns, proof, came_ns > 0)
+            heard = _Heard(came_ns or event.at_ns, proof, came_ns > 0, event.process)
             state.heard[event.process, body.controller_epoch] = body.broker_epoch, heard
         length = body.lease_end_ms - body.lease_start_ms
         if length == body.lease_period_ms:

@@ -27,7 +27,7 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
 
 
-def ask(h: HistoryBuilder, start_ms: int = 50) -> None:
+def ask(h: HistoryBuilder, start_ms: int = 50, target: str = "ACTIVE") -> None:
     """The broker sends a heartbeat, for a lease from that start."""
     h.add(
         BROKER,
@@ -36,7 +36,7 @@ def ask(h: HistoryBuilder, start_ms: int = 50) -> None:
             broker_epoch=5,
             controller=101,
             correlation=1,
-            target_state="ACTIVE",
+            target_state=target,
             lease_start_ms=start_ms,
             metadata_offset=10,
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.suites.brokers.lease_histories import (
     BROKER,
@@ -22,7 +24,7 @@ from tests.suites.brokers.lease_histories import (
 from tests.suites.partition_histories import stated, why
 
 from fencepost import Evidence, NodeStarted, ProcessExited, ProcessSpawned, Stalled
-from fencepost.testing import HistoryBuilder, Outcome
+from fencepost.testing import HistoryBuilder, Outcome, Verdict
 from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeleted,
@@ -95,6 +97,55 @@ def test_a_lease_expired_right_after_an_accepted_heartbeat_breaks_qc_13() -> Non
         tuple(event.ref for event in h.events()[:2]),
     )
     assert stated(found, "process", "after_ns") == (ONE, 502_000_000)
+
+
+def fenced_by_record(h: HistoryBuilder, epoch: int = 5, incarnation: str = "x") -> Verdict:
+    """A record fences the broker, and no controller says that its lease has ended."""
+    for process in (ONE, TWO):
+        body = BrokerCommitted(
+            offset=9, broker_id=1, broker_epoch=epoch, fenced=True, incarnation=incarnation
+        )
+        h.add(process, body)
+    return verdict(h, "QC-13")
+
+
+def unfenced_and_heard(h: HistoryBuilder) -> HistoryBuilder:
+    body = BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="x")
+    h.add(ONE, body)
+    ask(h)
+    answer(h)
+    return h
+
+
+@pytest.mark.parametrize("after_ms", [500, LEASE_MS])
+def test_a_record_that_fences_right_after_an_accepted_heartbeat_breaks_qc_13(after_ms: int) -> None:
+    found = fenced_by_record(unfenced_and_heard(HistoryBuilder()).after(after_ms))
+    assert found.violated == (after_ms < LEASE_MS)
+    if found.violations:
+        assert stated(found, "process", "broker") == (ONE, "broker 1")
+
+
+def refuses_renewal(h: HistoryBuilder) -> None:
+    answer(h, error="STALE_BROKER_EPOCH")
+
+
+def asks_to_stop(h: HistoryBuilder) -> None:
+    ask(h, start_ms=90, target="SHUTDOWN")
+
+
+@pytest.mark.parametrize("ends", [refuses_renewal, asks_to_stop])
+def test_a_record_may_fence_a_broker_that_stops_or_is_refused(
+    ends: Callable[[HistoryBuilder], None],
+) -> None:
+    h = unfenced_and_heard(HistoryBuilder())
+    ends(h)
+    assert fenced_by_record(h.after(100)).violated == 0
+
+
+@pytest.mark.parametrize(("epoch", "incarnation"), [(9, "x"), (9, "y")])
+def test_a_registration_ends_no_lease(epoch: int, incarnation: str) -> None:
+    h = unfenced_and_heard(HistoryBuilder())
+    assert fenced_by_record(h.after(100), epoch, incarnation).violated == 0
 
 
 def test_when_a_heartbeat_came_that_no_broker_told_of_is_undecided() -> None:
