@@ -28,7 +28,9 @@ def verdict(h: HistoryBuilder, clause: str, complete: bool = True) -> Verdict:
     return judge(h.events(), chosen, CLAUSES, h.end(complete), "quorum").verdicts[clause]
 
 
-def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: int = 0) -> None:
+def lead(
+    h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: int = 0, *, start: int = 0
+) -> None:
     h.add(
         process,
         LeadershipStarted(
@@ -36,7 +38,7 @@ def lead(h: HistoryBuilder, process: str, epoch: int, log_end: int = 0, mark: in
             partition=0,
             leader_epoch=epoch,
             isr=ALL3,
-            log_start=0,
+            log_start=start,
             log_end=log_end,
             high_watermark=mark,
         ),

@@ -37,7 +37,10 @@ class LeadershipStarted(
 ):
     """This broker begins to serve as leader of the partition in `leader_epoch`.
 
-    `keep_in_sync_ms` is how long a follower may lag before it asks to drop it (0: not recorded).
+    `log_start` is where its log begins (-1: not recorded). Of messages below it no event says that
+    they were deleted, so they count as lost: a system that deletes the oldest messages of a topic
+    does not record it. `keep_in_sync_ms` is how long a follower may lag before it asks to drop it
+    (0: not recorded).
     """
 
     topic: str

@@ -63,6 +63,8 @@ class _Committed:
     """The same by the last record with a leader."""
     asked: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """leader epoch -> the newest ISR that its leader asked for in it."""
+    start: int = -1
+    """Where the log of the first leader that told it began; -1: none has."""
     terms: dict[int, str] = field(default_factory=dict)
     """leader epoch -> the process that led first in it."""
     telling: set[str] = field(default_factory=set)
@@ -99,12 +101,21 @@ class _Acknowledged:
     by: Cause | None = None
     acked: int = -1
     acked_by: Cause | None = None
+    first: tuple[int, Cause, Evidence] | None = None
+    """The lowest of those offsets, and who has its acknowledgement."""
     leader: str = ""
     epoch: int = -1
     before_change: int = -1
     """The highest offset that a client knew to be acknowledged when leadership last moved."""
     contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """base offset -> the digest of a batch that was acknowledged there, and the answer."""
+
+    def note_first(self, offset: int, by: Cause, evidence: Evidence) -> None:
+        """An offset is acknowledged. What a client was told is the better evidence."""
+        known = self.first
+        better = evidence is Evidence.CLIENT and known is not None and offset == known[0]
+        if known is None or offset < known[0] or better:
+            self.first = offset, by, evidence
 
     def note_contents(self, event: Event, body: ProduceAnswered) -> None:
         """The leader acknowledges what it has stored, whether that is committed or not."""
@@ -151,11 +162,12 @@ class _OfLogs(Rule[_Logs]):
 @final
 class CommittedIsNeverLost(_OfLogs[_Committed]):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
-    reported when a replica began to lead or to follow. Where replicas record what they store, it
-    must also hold the committed messages, and not others. The leader must come from the ISR, or
-    join it by a change that the leader before asked for: by its own word, if it is a node that
-    writes its own events, or if its log has named such a change before. A reader's evidence is the
-    end of what it read after a change of leader."""
+    reported when a replica began to lead or to follow, and must not begin behind where the first
+    leader's did. Where replicas record what they store, it must also hold the committed messages,
+    and not others. The leader must come from the ISR, or join it by a change that the leader before
+    asked for: by its own word, if it is a node that writes its own events, or if its log has named
+    such a change before. A reader's evidence is the end of what it read after a change of
+    leader."""
 
     clause = "RP-06"
 
@@ -233,8 +245,8 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
         state.epoch = body.leader_epoch
         before, state.leader = state.leader, event.process
         state.leaders_watermark = body.high_watermark
-        # Three proofs: the log is too short; it has another message at a committed offset; or,
-        # below, an election from outside the ISR.
+        # Four proofs: the log is too short; it begins behind what is committed; it has another
+        # message at a committed offset; or, below, an election from outside the ISR.
         if body.log_end < state.high_watermark:
             because = (Cause(state.process, state.seq),)
             broken = violated(
@@ -247,6 +259,26 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
                 partition=partition_of(body),
                 epoch=body.leader_epoch,
                 log_end=body.log_end,
+                other=process_scope(state.process),
+                committed=state.high_watermark,
+            )
+            return (broken,)
+        if state.start < 0:
+            state.start = body.log_start
+        if 0 <= state.start < min(body.log_start, state.high_watermark):
+            because = (Cause(state.process, state.seq),)
+            broken = violated(
+                event.ref,
+                Evidence.PEER,
+                "{process} leads {partition} in epoch {epoch} with a log that begins at "
+                "{log_start}, though {other} had committed up to {committed} from offset {start} "
+                "on",
+                because,
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                log_start=body.log_start,
+                start=state.start,
                 other=process_scope(state.process),
                 committed=state.high_watermark,
             )
@@ -327,7 +359,8 @@ def _from_outside(
 class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
     """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
     former leader's, as a peer of the new one, is that it answered. Where replicas record what they
-    store, the new leader must not hold other messages at those offsets."""
+    store, the new leader must not hold other messages at those offsets. Its log must not begin
+    behind one of them."""
 
     clause = "RP-13"
     reads = frozenset({ProduceInvoked})
@@ -344,14 +377,18 @@ class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
     def _answered(self, state: _Acknowledged, event: Event, body: ProduceAnswered) -> Findings:
         if body.acks == -1 and body.error == "NONE":
             state.note_contents(event, body)
+            if body.base_offset >= 0:
+                state.note_first(body.base_offset, event.ref, Evidence.PEER)
             if body.log_end > state.answered:
                 state.answered, state.by = body.log_end, event.ref
         return NOTHING
 
     @on(ProduceCompleted)
     def _completed(self, state: _Acknowledged, event: Event, body: ProduceCompleted) -> Findings:
-        if body.offset > state.acked and body.acks == -1 and body.outcome == "ok":
-            state.acked, state.acked_by = body.offset, event.ref
+        if body.offset >= 0 and body.acks == -1 and body.outcome == "ok":
+            state.note_first(body.offset, event.ref, Evidence.CLIENT)
+            if body.offset > state.acked:
+                state.acked, state.acked_by = body.offset, event.ref
         return NOTHING
 
     @on(ReadCompleted)
@@ -382,6 +419,21 @@ class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
                 epoch=body.leader_epoch,
                 log_end=body.log_end,
                 acknowledged=top,
+            )
+            return (broken,)
+        if state.first is not None and state.first[0] < body.log_start:
+            offset, answer, evidence = state.first
+            broken = violated(
+                event.ref,
+                evidence,
+                "{process} leads {partition} in epoch {epoch} with a log that begins at "
+                "{log_start}, though acks=all was acknowledged at {offset}",
+                (answer,),
+                process=process_scope(event.process),
+                partition=partition_of(body),
+                epoch=body.leader_epoch,
+                log_start=body.log_start,
+                offset=offset,
             )
             return (broken,)
         replaced = state.replaced(event.process)

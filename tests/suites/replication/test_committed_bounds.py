@@ -411,3 +411,46 @@ def test_a_member_that_was_refused_has_not_joined(error: str, violated: int) -> 
         h.add(B1, answer)
     partition(h, 4, leader=3, epoch=2, isr=ALL3)
     assert verdict(h, "RP-06").violated == violated
+
+
+# ------------------------------------------------------------------ where a leader's log begins
+
+
+@pytest.mark.parametrize(("start", "broken"), [(0, 0), (1, 1), (2, 1), (-1, 0)])
+def test_a_leader_whose_log_begins_behind_what_is_committed_breaks_rp_06(
+    start: int, broken: int
+) -> None:
+    one = HistoryBuilder()
+    lead(one, B1, 1)
+    commits(one, B1, 2, 1)
+    lead(one, B2, 2, log_end=2, mark=2, start=start)
+    found = verdict(one, "RP-06")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "log_start", "start", "committed") == (start, 0, 2)
+
+
+def test_a_log_that_began_late_from_the_first_leader_on_keeps_rp_06() -> None:
+    one = HistoryBuilder()
+    lead(one, B1, 1, log_end=9, mark=7, start=5)
+    lead(one, B2, 2, log_end=9, mark=7, start=5)
+    assert verdict(one, "RP-06").verdict is Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("start", "broken"), [(0, 0), (1, 1), (2, 1), (-1, 0)])
+@pytest.mark.parametrize("evidence", [Evidence.CLIENT, Evidence.PEER])
+def test_a_leader_whose_log_begins_behind_an_acknowledged_message_breaks_rp_13(
+    start: int, broken: int, evidence: Evidence
+) -> None:
+    one = HistoryBuilder()
+    lead(one, B1, 1)
+    for offset in (0, 1):
+        acknowledge(one, offset + 1, (offset + 1,) * 3, offset + 1)
+        if evidence is Evidence.CLIENT:
+            acked(one, offset)
+    lead(one, B2, 2, log_end=2, mark=2, start=start)
+    found = verdict(one, "RP-13")
+    assert found.violated == broken
+    if broken:
+        assert stated(found, "log_start", "offset") == (start, 0)
+        assert found.violations[0].evidence is evidence
