@@ -165,16 +165,15 @@ class Copies:
         """The leader by the newest record; -1: none is known."""
         return -1 if self.newest is None else self.newest.leader
 
-    def is_harmed(self, copy: Copy) -> bool:
+    def is_harmed(self, slot: str, node_id: int) -> bool:
         """Whether a fault has harmed a disk since its broker joined the ISR. The run may end before
         the broker leaves it; one harmed disk loses nothing that the others have."""
-        harmed_ns = self.harmed.get(copy.slot)
-        return harmed_ns is not None and harmed_ns >= self.joined.get(copy.node_id, -1)
+        harmed_ns = self.harmed.get(slot)
+        return harmed_ns is not None and harmed_ns >= self.joined.get(node_id, -1)
 
-    def members(self, end: RunEnd) -> Sequence[Copy]:
-        """The copies of those that were in the ISR when the last message was known to be committed,
-        and are since; none if the ISR may have changed. If a second process used the id of a
-        member, its membership does not say which disk it is of."""
+    def in_sync(self, end: RunEnd) -> Sequence[int]:
+        """Those that were in the ISR when the last message was known to be committed, and are
+        since; none if the ISR may have changed."""
         record = self.newest
         if record is None:
             return ()
@@ -183,15 +182,30 @@ class Copies:
         read_on = end.complete and end.ended_at_ns > known_ns + READ_WITHIN_NS
         if not whole and self.newest_ns < known_ns and not read_on:
             return ()
+        # One that joined a part of the replicas later may lack what was committed before it.
+        return [one for one in record.isr if whole or self.joined.get(one, -1) <= known_ns]
+
+    def bare(self, end: RunEnd) -> Sequence[int]:
+        """Those of them that have no log of the partition on their disk. All disks are read, or
+        none: it counts if another one has the partition."""
+        having = {copy.node_id for copy in self.of.values()}
+        return [
+            one
+            for one in (self.in_sync(end) if having else ())
+            if one not in having and not self.is_harmed(f"broker-{one}", one)
+        ]
+
+    def members(self, end: RunEnd) -> Sequence[Copy]:
+        """The copies of those that are in sync (see `in_sync`). If a second process used the id of
+        a member, its membership does not say which disk it is of."""
+        in_sync = self.in_sync(end)
         disks = Counter(copy.node_id for copy in self.of.values())
         found = [
             copy
             for copy in self.of.values()
-            if copy.node_id in record.isr
+            if copy.node_id in in_sync
             and disks[copy.node_id] == 1
-            and not self.is_harmed(copy)
-            # One that joined a part of the replicas later may lack what was committed before it.
-            and (whole or self.joined.get(copy.node_id, -1) <= known_ns)
+            and not self.is_harmed(copy.slot, copy.node_id)
         ]
         # A disk may still have the log of a former topic of this name. The id that most disks have
         # is the present one's.
@@ -251,7 +265,7 @@ class DisksAgree(_OfCopies):
         if not state.of:
             return NOTHING
         members = state.members(end)
-        found = [*_lacking(state, members), *_holes(state)]
+        found = [*_bare(state, end), *_lacking(state, members), *_holes(state)]
         copies = [one for one in state.of.values() if not is_second(one.slot)]
         # Compared with the longest copy of a member, which has all that is committed.
         longest = max(members or copies or state.of.values(), key=lambda copy: copy.end)
@@ -297,6 +311,20 @@ def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
                 offset=copy.end - 1,
                 committed=state.committed - 1,
                 broker=broker_of(copy.node_id),
+            )
+
+
+def _bare(state: Copies, end: RunEnd) -> Iterator[Violated]:
+    for broker in state.bare(end):
+        if state.known_by is not None:
+            yield violated(
+                state.known_by.ref,
+                Evidence.CLIENT,
+                "the disk of {broker} has no log of {partition}, though its replica is in the ISR "
+                "and offset {committed} was committed",
+                partition=Scope("partition", state.name),
+                committed=state.committed - 1,
+                broker=broker_of(broker),
             )
 
 
@@ -376,7 +404,7 @@ class StoredWatermark(_OfCopies):
     def end(self, state: Copies, end: RunEnd) -> Findings:
         found: list[Finding] = []
         for copy in state.of.values():
-            if is_second(copy.slot) or state.is_harmed(copy):
+            if is_second(copy.slot) or state.is_harmed(copy.slot, copy.node_id):
                 continue
             if copy.high_watermark > copy.end:
                 broken = violated(

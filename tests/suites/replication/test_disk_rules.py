@@ -175,6 +175,36 @@ def test_a_member_of_a_part_of_the_replicas_has_what_was_committed_a_while_befor
     assert verdict(one, "RP-05", complete=False).violated == 0
 
 
+@pytest.mark.parametrize("gone", [1, 2])
+def test_a_member_of_the_isr_without_a_log_on_its_disk_breaks_rp_05(gone: int) -> None:
+    logs = {f"broker-{one}": LOG for one in (1, 2, 3) if one != gone}
+    (broken,) = agreed(disks(logs)).violations
+    assert stated(broken, "broker", "partition", "committed") == (f"broker {gone}", "orders-0", 5)
+
+
+def test_a_disk_without_a_log_of_what_was_never_committed_keeps_rp_05() -> None:
+    assert agreed(disks({"broker-1": LOG, "broker-3": LOG}, committed=0)).violated == 0
+
+
+def test_a_disk_without_a_log_that_a_fault_has_emptied_keeps_rp_05() -> None:
+    one = HistoryBuilder()
+    partition(one, 1, leader=1, epoch=2)
+    read(one, 6)
+    body = FaultInjected(
+        fault_id="w",
+        fault="wipe",
+        targets=("broker-2",),
+        receipt=True,
+        evidence="",
+        began_at_ns=0,
+        effects=("empties-disk broker-2",),
+    )
+    one.add("harness", body)
+    for slot in ("broker-1", "broker-3"):
+        one.add(DISKS, found(slot, LOG))
+    assert agreed(one).violated == 0
+
+
 def shrunk(logs: Mapping[str, Sequence[StoredBatch]], *isrs: tuple[int, ...]) -> HistoryBuilder:
     """A run after whose last commit the ISR became these, one after another."""
     h = HistoryBuilder()
