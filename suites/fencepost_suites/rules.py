@@ -204,6 +204,7 @@ ALL: tuple[Rule[Any], ...] = (
     of_clients(anomalies.Unseen()),
     of_clients(anomalies.InconsistentOffsets()),
     of_clients(duplicates.Duplicate()),
+    duplicates.InOnePartition(),
     of_clients(ordering.NonmonotonicSend()),
     of_clients(polls.NonmonotonicPoll()),
     of_clients(polls.PollSkip()),

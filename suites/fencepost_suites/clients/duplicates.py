@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    Cause,
     Event,
     Evidence,
     Excused,
     Exercised,
     Findings,
     Reason,
+    Rule,
     RunEnd,
     Violated,
     on,
@@ -27,6 +29,7 @@ from fencepost_kafka import (
     ProduceCompleted,
     ProduceInvoked,
     ProducerEpochChanged,
+    partition_at,
     partition_of,
 )
 from fencepost_kafka.judging.generations import Renews
@@ -175,3 +178,91 @@ class Duplicate(Renews[_Places]):
 
     def end(self, state: _Places, end: RunEnd) -> Findings:
         return tuple(state.judged(one) for one in state.suspects)
+
+
+_Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """The writes of one partition."""
+
+    once: set[str] = field(default_factory=set)
+    """The operations of idempotent producers that were invoked for it."""
+    others: set[str] = field(default_factory=set)
+    """Those of other producers."""
+    stored: set[str] = field(default_factory=set)
+    """The operations that were acknowledged for it, or read in it."""
+    read: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """operation that was not invoked for it so far -> where the first poll returned it."""
+
+
+@dataclass(slots=True)
+class _AllSent:
+    of: dict[_Place, _Sent] = field(default_factory=dict)
+
+    def at(self, body: ProduceInvoked | ProduceCompleted | Polled) -> _Sent:
+        """The partition that an event is about."""
+        place = body.topic, body.partition
+        one = self.of.get(place)
+        if one is None:
+            one = self.of[place] = _Sent()
+        return one
+
+
+@final
+class InOnePartition(Rule[_AllSent]):
+    """JEPSEN-duplicate. A message that is in the partition to which it was sent, and in another
+    one. Whatever a topic of a name held before, nobody sent the message there. A new epoch of a
+    producer excuses none: what it sends again, it sends to the same partition. Never exercised:
+    each message that is read would be."""
+
+    clause = "JEPSEN-duplicate"
+    state = _AllSent
+
+    @on(ProduceInvoked)
+    def _invoked(self, state: _AllSent, event: Event, body: ProduceInvoked) -> Findings:
+        one = state.at(body)
+        (one.once if body.idempotent else one.others).add(body.operation)
+        return NOTHING
+
+    @on(ProduceCompleted)
+    def _completed(self, state: _AllSent, event: Event, body: ProduceCompleted) -> Findings:
+        if body.outcome == "ok":
+            state.at(body).stored.add(body.operation)
+        return NOTHING
+
+    @on(Polled)
+    def _polled(self, state: _AllSent, event: Event, body: Polled) -> Findings:
+        one = state.at(body)
+        one.stored.update(body.operations)
+        if not one.once.issuperset(body.operations):
+            for offset, operation in zip(body.offsets, body.operations, strict=True):
+                if operation not in one.once and operation not in one.others:
+                    one.read.setdefault(operation, (offset, event.ref))
+        return NOTHING
+
+    def end(self, state: _AllSent, end: RunEnd) -> Findings:
+        return tuple(
+            _in_two(operation, home, place, one.read[operation])
+            for place, one in state.of.items()
+            for home, other in state.of.items()
+            for operation in sorted(other.once & other.stored & one.read.keys())
+            # It may have been read before its invocation was recorded.
+            if operation not in one.once | one.others
+        )
+
+
+def _in_two(operation: str, home: _Place, place: _Place, read: tuple[int, Cause]) -> Violated:
+    offset, poll = read
+    return violated(
+        poll,
+        CLIENT,
+        "{operation} is in {other}, to which it was sent, and in {partition} at offset {offset}, "
+        "to which it was not",
+        operation=operation,
+        partition=partition_at(*place),
+        other=partition_at(*home),
+        offset=offset,
+        client=process_scope(poll.process),
+    )

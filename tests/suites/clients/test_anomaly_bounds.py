@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.suites.clients.client_histories import (
     PRODUCER,
@@ -19,7 +21,13 @@ from tests.suites.clients.test_poll_rules import lead, out_of_range
 from tests.suites.partition_histories import stated, why
 
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ConsumerPositioned, ProducerEpochChanged, ReadCompleted
+from fencepost_kafka import (
+    ConsumerPositioned,
+    Polled,
+    ProduceInvoked,
+    ProducerEpochChanged,
+    ReadCompleted,
+)
 
 HOLDS, VIOLATED, UNKNOWN = Outcome.HOLDS, Outcome.VIOLATED, Outcome.UNKNOWN
 NOT_EXERCISED = Outcome.NOT_EXERCISED
@@ -409,3 +417,40 @@ def test_a_message_that_is_stored_twice_in_two_epochs_was_not_met_again_where_it
     h.add(PRODUCER, changes)
     poll(h, A, 4, 5, o4="op", o5="op")
     assert verdict(h, "duplicate").verdict is NOT_EXERCISED
+
+
+# ------------------------------------------------------------------- duplicate, in two partitions
+
+
+def stored_in(
+    *sent: str, kind: Literal["ok", "failed"] = "ok", idempotent: bool = True
+) -> HistoryBuilder:
+    """`op` is sent to `orders-0`, and to these partitions of other topics; then it is read in
+    `audit-0`."""
+    h = HistoryBuilder()
+    for topic in ("orders", *sent):
+        body = ProduceInvoked(
+            operation="op", topic=topic, partition=0, acks=-1, idempotent=idempotent
+        )
+        h.add(PRODUCER, body)
+    acked(h, 0, "op", outcome=kind)
+    polled = Polled(topic="audit", partition=0, offsets=(3,), operations=("op",), final=True)
+    h.add(READER, polled)
+    return h
+
+
+def test_a_message_in_its_partition_and_in_another_one_is_a_duplicate() -> None:
+    found = verdict(stored_in(), "duplicate")
+    assert stated(found, "operation", "other", "partition") == ("op", "orders-0", "audit-0")
+
+
+@pytest.mark.parametrize("one", [stored_in("audit"), stored_in(idempotent=False)])
+def test_a_message_that_may_be_there_is_no_duplicate(one: HistoryBuilder) -> None:
+    assert verdict(one, "duplicate").violated == 0
+
+
+def test_a_message_that_is_only_in_another_partition_is_there_once() -> None:
+    one = stored_in(kind="failed")
+    assert verdict(one, "duplicate").violated == 0
+    poll(one, A, 0, o0="op")
+    assert verdict(one, "duplicate").violated == 1
