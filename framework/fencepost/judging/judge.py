@@ -153,7 +153,7 @@ class _ByKeys:
         new = self._held[key] = (Held(key, len(self.rules)),)
         return new
 
-    def excused(self) -> Iterable[tuple[int, Excused]]:
+    def excused(self) -> Iterable[tuple[int, Excused | Undecided]]:
         return ()
 
     def held(self) -> Iterable[Sequence[Held]]:

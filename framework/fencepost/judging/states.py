@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from fencepost.events import Event
 from fencepost.judging.about import Reason
-from fencepost.judging.findings import Excused
+from fencepost.judging.findings import Excused, Undecided
 
 Key = tuple[str | int, ...]
 """What a rule keeps one state for, such as `("lease", 7)`; `()` for the whole run."""
@@ -73,8 +73,9 @@ class Keeper(Protocol):
         """What an event belongs to; none if it does not count."""
         ...
 
-    def excused(self) -> Iterable[tuple[int, Excused]]:
-        """What it stopped to judge, at the end: the number of the rule, and why."""
+    def excused(self) -> Iterable[tuple[int, Excused | Undecided]]:
+        """What it stopped to judge, at the end: the number of the rule, and why. What it could not
+        tell to be of any state is undecided."""
         ...
 
     def held(self) -> Iterable[Sequence[Held]]:

@@ -14,6 +14,9 @@ node that starts may still follow the former topic, with the messages on its dis
 of the deletion. So before the topic is made again, a node counts only if its log is empty as it
 begins.
 
+A client's answer alone may be wrong, too: nobody has recorded a deletion, and clients still write
+to the topic and read it. Then nothing is known of what came since, and the rules are undecided.
+
 A partition that was forfeited begins anew in the same topic, for the rules of clients, but not
 with an empty log. What was left of the former messages is still read. So a write counts if it was
 invoked since, and a consumer once it is positioned since. The rules of replicas do not judge it
@@ -24,7 +27,7 @@ nothing: over ZooKeeper nine of 66 clean seeds were accused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar, final
 
 from msgspec import Struct
@@ -32,6 +35,7 @@ from msgspec import Struct
 from fencepost import (
     SECOND,
     UNBEGUN,
+    Cause,
     Event,
     Excused,
     FaultInjected,
@@ -39,6 +43,7 @@ from fencepost import (
     ProcessSpawned,
     Reason,
     Rule,
+    Undecided,
     slot_of,
 )
 from fencepost_kafka import (
@@ -55,6 +60,7 @@ from fencepost_kafka import (
     ReadCompleted,
     SegmentFound,
     TopicCommitted,
+    topic_of,
 )
 from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.takeovers import TAKING
@@ -98,6 +104,12 @@ class Generations:
         answer."""
         self.made_ns = 0
         """When that was told first."""
+        self.answered_ns = 0
+        """When the first word about the newest deletion came: in doubt, an answer to a client."""
+        self.still: Cause | None = None
+        """The first event by which a client has used the topic long after that answer."""
+        self.judged: set[int] = set()
+        """The rules that had judged the topic when it was deleted."""
         self.doubted = False
         """Whether a client asked for a deletion, and does not know what became of it."""
         self.replayed: dict[str, int] = {}
@@ -118,7 +130,28 @@ class Generations:
         anew = self._told(body)
         if self.made and (anew or not made):
             self.made_ns = at_ns
+        if anew:
+            self.answered_ns, self.still = at_ns, None
         return anew
+
+    def uses(self, event: Event) -> None:
+        """A client may use a topic of whose deletion one was answered."""
+        match event.body:
+            case ProduceCompleted(outcome="ok"):
+                used = True
+            case Polled(offsets=offsets):
+                used = bool(offsets)
+            case _:
+                used = False
+        if used and event.at_ns - self.answered_ns > SERVES_FORMER_NS:
+            self.still = self.still or event.ref
+
+    @property
+    def doubtful(self) -> Cause | None:
+        """The event that casts doubt on a deletion which nobody has recorded, if there is any.
+        Where no records are read, an answer is all there is."""
+        told = self.by_record >= self.by_client or self.recorded < 0
+        return None if self.made or told else self.still
 
     def _told(self, body: TopicCommitted | AdminCompleted) -> bool:
         # One deletion is told twice: by the record, and by the answer to the client that asked.
@@ -258,6 +291,8 @@ class PresentTopics:
         topic = self._topics.get(body.topic) or self._of(body.topic)
         if body.partition in topic.forfeited:
             return ()
+        if not topic.made:
+            topic.uses(event)
         # Before any deletion there is one topic of the name, and every event is of it. So nothing
         # is asked.
         if (
@@ -327,6 +362,8 @@ class PresentTopics:
 
     def _begin_anew(self, topic: Generations) -> None:
         for (part,) in topic.parts.values():
+            states = enumerate(part.states)
+            topic.judged |= {number for number, state in states if state is not UNBEGUN}
             self._anew(part)
 
     def _anew(self, part: Held) -> None:
@@ -355,9 +392,23 @@ class PresentTopics:
         if topic and body.partition in topic.forfeited and place in self._forfeits.again:
             topic.renew(body.partition)
 
-    def excused(self) -> Iterable[tuple[int, Excused]]:
-        """Each rule that judged a partition until that was forfeited."""
-        return self._excused
+    def excused(self) -> Iterable[tuple[int, Excused | Undecided]]:
+        """Each rule that judged a partition until that was forfeited, or that stopped to judge it
+        by a word that is in doubt."""
+        return [*self._excused, *self._doubted()]
+
+    def _doubted(self) -> Iterator[tuple[int, Undecided]]:
+        for name, topic in self._topics.items():
+            still = topic.doubtful
+            if still is None:
+                continue
+            reason = Reason.of(
+                "a client was answered that {topic} is deleted, nobody recorded that, and the "
+                "topic was used long after",
+                topic=topic_of(name),
+            )
+            for number in sorted(topic.judged):
+                yield number, Undecided.since(reason, still)
 
     def held(self) -> Iterable[Sequence[Held]]:
         """What is held, for one topic after another."""

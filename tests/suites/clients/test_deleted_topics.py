@@ -172,3 +172,29 @@ def test_a_node_that_starts_to_lead_a_deleted_topic_is_no_second_leader_of_the_n
     p.lead(h, "broker-1#2", 4, log_end=log_end)
     p.lead(h, p.B3, 4)
     assert (p.verdict(h, "RP-24").verdict is Outcome.VIOLATED) is broken
+
+
+@pytest.mark.parametrize(
+    ("told", "later_ms", "expected"),
+    [
+        (False, 30_001, Outcome.UNKNOWN),
+        (False, 29_990, Outcome.NOT_EXERCISED),
+        (True, 30_001, Outcome.NOT_EXERCISED),
+    ],
+)
+def test_a_deletion_that_nobody_records_leaves_undecided_what_comes_after(
+    told: bool, later_ms: int, expected: Outcome
+) -> None:
+    """A client was answered that the topic is deleted, and the topic is still there."""
+    h = HistoryBuilder()
+    p.partition(h, 1, leader=1, epoch=1)
+    acked(h, 0)
+    answer_deletion(h)
+    if told:
+        delete_topic(h)
+    h.after(later_ms)
+    invoke_named(h, "op-1")
+    acked(h, 1)
+    poll(h, "clients/reader#1", 0)
+    read(h, 2)
+    assert verdict(h, "lost-write").verdict is expected
