@@ -17,7 +17,8 @@ The rules:
   began: that promises that each member has stored the write, and all before it.
 * Over ZooKeeper the partition is also forfeited if one member lost its disk and all others have
   failed. Any of them may lead when it returns, and the replication design tolerates n-1 failures of
-  n replicas. Where controllers keep the metadata, the member that failed last is on record.
+  n replicas. Where controllers keep the metadata, the member that failed last is on record. A
+  process that the harness ends at the end of a run has not failed: its disk is read next.
 * A topic that is deleted takes all that with it, by the offset of the record.
 * What is lost does not come back, but what is written later is promised again. A partition begins
   anew with the record of which a member has its messages: one that joined by it, or one that has
@@ -54,6 +55,7 @@ from msgspec import Struct
 from fencepost import (
     HARMS_DISK,
     FaultInjected,
+    PhaseStarted,
     ProcessExited,
     ProcessSpawned,
     Reason,
@@ -74,7 +76,14 @@ from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 Place = tuple[str, int]
 """A topic and a partition."""
 _READ: Final[frozenset[type[Struct]]] = frozenset(
-    {FaultInjected, PartitionCommitted, TopicCommitted, ProduceInvoked, ProduceCompleted}
+    {
+        FaultInjected,
+        PhaseStarted,
+        PartitionCommitted,
+        TopicCommitted,
+        ProduceInvoked,
+        ProduceCompleted,
+    }
 )
 FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
 """The events that `Forfeits.take` applies."""
@@ -108,6 +117,8 @@ class Forfeits:
         self._takeovers = Takeovers()
         self._by_session = False
         """Whether a broker's id is held by a session with ZooKeeper."""
+        self._over = False
+        """Whether the harness ends all processes."""
         self._harms: dict[int, int] = {}
         """How often each broker failed, and its disk was harmed or became another one. If a member
         was harmed again since a write was invoked, the acknowledgement shows nothing of it."""
@@ -145,7 +156,9 @@ class Forfeits:
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
             case ProcessExited():
-                return self._ended(slot_of(body.ended))
+                return () if self._over else self._ended(slot_of(body.ended))
+            case PhaseStarted():
+                self._over = body.phase == "end"
             case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
                 self._by_session = True
             case ProcessSpawned(role=role) if "broker" in role:

@@ -40,6 +40,7 @@ from fencepost import (
     Excused,
     FaultInjected,
     Held,
+    PhaseStarted,
     ProcessSpawned,
     Reason,
     Rule,
@@ -73,7 +74,7 @@ _TOLD: Final[frozenset[type[Struct]]] = DELETIONS | {ProcessSpawned}
 """The events by which it is known whose word about a deletion counts."""
 _DECIDING: Final[frozenset[type[Struct]]] = _TOLD | FORFEITING
 """The events that decide to which topic, if any, others belong."""
-_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected})
+_OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected, PhaseStarted})
 """The events that are about no topic."""
 SERVES_FORMER_NS: Final = 30 * SECOND
 """How long a broker may serve a topic that was deleted and made again, before it reads of that."""

@@ -23,7 +23,7 @@ from tests.suites.partition_histories import (
 )
 from tests.suites.replication import replication_histories as r
 
-from fencepost import Facts, FaultInjected, ProcessExited, ProcessSpawned, Scope
+from fencepost import Facts, FaultInjected, PhaseStarted, ProcessExited, ProcessSpawned, Scope
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import (
     BrokerCommitted,
@@ -352,6 +352,13 @@ def test_failures_alone_and_that_of_a_second_process_forfeit_nothing() -> None:
     h = strikes(over("zookeeper", 2, 3), "wipe_disk", "broker-3")
     spawned(h, "broker-2-duplicate", 2)
     ended(h, "broker-2-duplicate")
+    assert forfeited(h) == []
+
+
+def test_a_broker_that_ends_with_the_run_has_not_failed() -> None:
+    h = strikes(over("zookeeper", 2, 3), "wipe_disk", "broker-3")
+    h.add("harness", PhaseStarted(phase="end"))
+    ended(h, "broker-2")
     assert forfeited(h) == []
 
 

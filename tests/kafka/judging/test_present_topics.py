@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fencepost import FaultInjected, NodeStarted, ProcessExited, ProcessSpawned, Rule, kind_name
+from fencepost import (
+    FaultInjected,
+    NodeStarted,
+    PhaseStarted,
+    ProcessExited,
+    ProcessSpawned,
+    Rule,
+    kind_name,
+)
 from fencepost_kafka import (
     AdminCompleted,
     BrokerCommitted,
@@ -32,7 +40,7 @@ BY_ITSELF = {
     *(TopicCommitted, AdminCompleted, PartitionCommitted),
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
     *(ReadCompleted, ProbeCompleted, ProducerEpochChanged, SegmentFound),
-    *(FaultInjected, ProcessSpawned, ProcessExited, NodeStarted),
+    *(FaultInjected, ProcessSpawned, ProcessExited, NodeStarted, PhaseStarted),
     *(BrokerCommitted, BrokerDeclared),
 }
 """Events that count, or do not, by what they say themselves."""
