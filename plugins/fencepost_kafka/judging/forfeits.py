@@ -14,7 +14,9 @@ The rules:
 * A harmed member has the messages again once it has joined the ISR anew, by a record.
 * It may never leave: over ZooKeeper a broker can return before its old session is over. Then it has
   them once a client's write is acknowledged with acks=all that was invoked after its next process
-  began: that promises that each member has stored the write, and all before it.
+  began: that promises that each member has stored the write, and all before it. Or once a leader
+  counts its next process as far as it has counted any follower: nothing is committed that lies
+  behind that.
 * Over ZooKeeper the partition is also forfeited if one member lost its disk and all others have
   failed. Any of them may lead when it returns, and the replication design tolerates n-1 failures of
   n replicas. Where controllers keep the metadata, the member that failed last is on record. A
@@ -24,13 +26,16 @@ The rules:
   anew with the record of which a member has its messages: one that joined by it, or one that has
   caught up (`again`).
 
-Whose word counts: the harness's, the committed records' and the clients'. No word of a broker about
-itself does: a broker that lies about its disk must not acquit itself.
+Whose word counts: the harness's, the committed records' and the clients', and a leader's that
+another broker has the messages. No word of a broker about itself does: a broker that lies about its
+disk must not acquit itself.
 
 Counterexamples:
 
 * Without the rule about acknowledged writes, a broker that had returned early kept its mark
   although it had caught up. So what was lost later with the *other* disks was excused.
+* Without a leader's word, brokers that were bounced one after the other, and had caught up, kept
+  their marks while nobody wrote: one emptied disk excused the loss of all.
 * A node replays a record of a deleted topic after the deletion, or one by which a member joined
   before its disk was harmed. Records count by their offset; and a broker that was harmed and has
   had no process since can have joined only before (`_down`).
@@ -63,6 +68,7 @@ from fencepost import (
     slot_of,
 )
 from fencepost_kafka import (
+    FollowerFetched,
     PartitionCommitted,
     ProduceCompleted,
     ProduceInvoked,
@@ -83,6 +89,7 @@ _READ: Final[frozenset[type[Struct]]] = frozenset(
         TopicCommitted,
         ProduceInvoked,
         ProduceCompleted,
+        FollowerFetched,
     }
 )
 FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
@@ -111,6 +118,11 @@ class Forfeits:
         self._failed: dict[Place, set[int]] = {}
         """partition -> the members of its ISR whose process ended since they joined; only over
         ZooKeeper."""
+        self._counted: dict[Place, int] = {}
+        """The highest offset up to which a leader has counted a follower. All that is committed
+        while the ISR has a follower lies below it."""
+        self._processes: dict[int, str] = {}
+        """broker -> its process that runs, by the harness."""
         self._down: dict[int, str] = {}
         """The brokers whose disk was harmed and that have had no process since, and the fault. One
         joins an ISR only by a record of before, which a node replays late."""
@@ -142,6 +154,9 @@ class Forfeits:
             if self._writes:
                 self._acknowledged(body)
             return ()
+        if kind is FollowerFetched:
+            self._fetched(body, process)
+            return ()
         if kind in TAKING:
             taken = self._takeovers.take(body, process)
             if taken is not None:
@@ -155,8 +170,8 @@ class Forfeits:
                 brokers = frozenset(self._ids[slot] for slot in slots if slot in self._ids)
                 self._down |= dict.fromkeys(sorted(brokers), body.fault_id)
                 return self._harm(brokers, body.fault_id)
-            case ProcessExited():
-                return () if self._over else self._ended(slot_of(body.ended))
+            case ProcessExited() if not self._over:
+                return self._ended(slot_of(body.ended))
             case PhaseStarted():
                 self._over = body.phase == "end"
             case ProcessSpawned(role=role) if role == _KEEPS_SESSIONS:
@@ -167,6 +182,7 @@ class Forfeits:
                 # whose disk was harmed has begun anew.
                 if not is_second(body.slot):
                     self._down.pop(body.node_id, None)
+                    self._processes[body.node_id] = body.started
             case TopicCommitted(deleted=True):
                 self._forget(body)
         return ()
@@ -197,6 +213,16 @@ class Forfeits:
                     self._harmed.get(place, {}).pop(one, None)
                     self._failed.get(place, set()).discard(one)
 
+    def _fetched(self, body: FollowerFetched, leader: str) -> None:
+        """A leader counts a follower up to an offset."""
+        place, one = (body.topic, body.partition), body.follower
+        self._counted[place] = most = max(self._counted.get(place, 0), body.offset)
+        # The process that runs began after the failure. A leader does not count itself.
+        caught_up = body.offset >= most and body.client == self._processes.get(one) != leader
+        if caught_up and one in self._marked(place) and one not in self._down:
+            self._harmed.get(place, {}).pop(one, None)
+            self._failed.get(place, set()).discard(one)
+
     def _marked(self, place: Place) -> Collection[int]:
         """The members of an ISR that have failed or lost their disks."""
         return self._harmed.get(place, {}).keys() | self._failed.get(place, set())
@@ -204,6 +230,8 @@ class Forfeits:
     def _ended(self, slot: str) -> Sequence[tuple[Place, Reason]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
         broker = self._ids.get(slot, -1)
+        if not is_second(slot):
+            self._processes.pop(broker, None)
         # With controllers the ISR of the last record tells which member failed last, so a process
         # that ends takes nothing away while its disk is kept.
         if broker < 0 or is_second(slot) or not self._by_session:
@@ -227,6 +255,7 @@ class Forfeits:
                 del self._records[place]
                 self._harmed.pop(place, None)
                 self._failed.pop(place, None)
+                self._counted.pop(place, None)
                 self.gone.pop(place, None)
                 self.again.discard(place)
 

@@ -27,6 +27,7 @@ from fencepost import Facts, FaultInjected, PhaseStarted, ProcessExited, Process
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost_kafka import (
     BrokerCommitted,
+    FollowerFetched,
     ProduceCompleted,
     ProduceInvoked,
     TopicCommitted,
@@ -50,8 +51,10 @@ def begun(*isr: int) -> HistoryBuilder:
     return h
 
 
-def spawned(h: HistoryBuilder, slot: str, node_id: int, role: str = "broker") -> None:
-    body = ProcessSpawned(started=f"{slot}#1", slot=slot, role=role, node_id=node_id, pid=1)
+def spawned(
+    h: HistoryBuilder, slot: str, node_id: int, role: str = "broker", *, number: int = 1
+) -> None:
+    body = ProcessSpawned(started=f"{slot}#{number}", slot=slot, role=role, node_id=node_id, pid=1)
     h.add("harness", body)
 
 
@@ -73,7 +76,7 @@ def forfeited(h: HistoryBuilder) -> list[Facts]:
     found = []
     for event in h.events():
         if type(event.body) in FORFEITING:
-            for place, reason in forfeits.take(event.body):
+            for place, reason in forfeits.take(event.body, event.process):
                 assert place == ("orders", 0)
                 assert reason.facts["partition"] == partition_at(*place)
                 found.append(reason.facts)
@@ -353,6 +356,54 @@ def test_failures_alone_and_that_of_a_second_process_forfeit_nothing() -> None:
     spawned(h, "broker-2-duplicate", 2)
     ended(h, "broker-2-duplicate")
     assert forfeited(h) == []
+
+
+def counts(h: HistoryBuilder, offset: int, client: str, leader: str = B3) -> None:
+    """A leader counts a process of broker 2 up to that offset."""
+    body = FollowerFetched(
+        topic="orders",
+        partition=0,
+        leader_epoch=1,
+        follower=2,
+        client=client,
+        broker_epoch=1,
+        offset=offset,
+    )
+    h.add(leader, body)
+
+
+@pytest.mark.parametrize(
+    ("offset", "client", "leader", "gone"),
+    [(7, 2, B3, 0), (8, 2, B1, 0), (6, 2, B3, 1), (7, 1, B3, 1), (7, 2, "broker-2#2", 1)],
+)
+def test_a_member_that_failed_has_not_once_a_leader_counts_its_next_process(
+    offset: int, client: int, leader: str, gone: int
+) -> None:
+    """As far as a leader has counted any follower."""
+    h = over("zookeeper", 2, 3)
+    counts(h, 7, B2)
+    ended(h, "broker-2")
+    spawned(h, "broker-2", 2, number=2)
+    counts(h, offset, f"broker-2#{client}", leader)
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-3"))) == gone
+
+
+def test_an_ended_process_that_is_counted_late_has_failed() -> None:
+    h = over("zookeeper", 2, 3)
+    ended(h, "broker-2")
+    counts(h, 7, B2)
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-3"))) == 1
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_harmed_member_has_the_messages_once_a_leader_counts_its_next_process(back: bool) -> None:
+    h = begun(2, 3)
+    counts(h, 7, B2)
+    strikes(h, "wipe_disk", "broker-2")
+    if back:
+        spawned(h, "broker-2", 2, number=2)
+    counts(h, 7, "broker-2#2" if back else B2)
+    assert len(forfeited(strikes(h, "wipe_disk", "broker-3", number=2))) == (not back)
 
 
 def test_a_broker_that_ends_with_the_run_has_not_failed() -> None:

@@ -21,6 +21,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     ConsumerPositioned,
+    FollowerFetched,
     FollowingStarted,
     LeadershipStarted,
     PartitionCommitted,
@@ -41,9 +42,10 @@ BY_ITSELF = {
     *(LeadershipStarted, FollowingStarted, ConsumerPositioned, ProduceInvoked),
     *(ReadCompleted, ProbeCompleted, ProducerEpochChanged, SegmentFound),
     *(FaultInjected, ProcessSpawned, ProcessExited, NodeStarted, PhaseStarted),
-    *(BrokerCommitted, BrokerDeclared),
+    *(BrokerCommitted, BrokerDeclared, FollowerFetched),
 }
-"""Events that count, or do not, by what they say themselves."""
+"""Events that count, or do not, by what they say themselves. That a leader counts a follower
+decides which partitions are forfeited, whatever else is known of it."""
 BY_OTHERS = {ProduceCompleted: {ProduceInvoked}, Polled: {ConsumerPositioned}}
 """Events of clients that count by an earlier one."""
 APPLIED = [one for one in ALL if one.keeper in (PresentTopics, topics_of_clients)]
