@@ -51,6 +51,7 @@ class _Committed:
     high_watermark: int = 0
     process: str = ""
     seq: int = -1
+    at_ns: int = 0
     leader: str = ""
     epoch: int = -1
     leaders_watermark: int = 0
@@ -88,7 +89,7 @@ class _Committed:
         """A replica reports a high watermark."""
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
-            self.process, self.seq = event.process, event.node_seq
+            self.process, self.seq, self.at_ns = event.process, event.node_seq, event.at_ns
 
 
 @dataclass(slots=True)
@@ -166,8 +167,8 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
     leader's did. Where replicas record what they store, it must also hold the committed messages,
     and not others. The leader must come from the ISR, or join it by a change that the leader before
     asked for: by its own word, if it is a node that writes its own events, or if its log has named
-    such a change before. A reader's evidence is the end of what it read after a change of
-    leader."""
+    such a change before. A reader's evidence is the end of what it read, exercised after a change
+    of leader."""
 
     clause = "RP-06"
 
@@ -202,10 +203,13 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
     @on(ReadCompleted)
     def _read(self, state: _Committed, event: Event, body: ReadCompleted) -> Findings:
         # An incomplete reading proves nothing about the end of the log.
-        if body.outcome != "ok" or not state.moved:
+        if body.outcome != "ok":
             return NOTHING
         if body.end >= state.high_watermark:
-            return (Exercised(event.ref, Evidence.CLIENT),)
+            return (Exercised(event.ref, Evidence.CLIENT),) if state.moved else NOTHING
+        # One leader may have committed more since the reading asked it for the end.
+        if not state.moved and state.at_ns >= body.asked_ns:
+            return NOTHING
         # The new leader's high watermark may lag for a while; that alone is no loss.
         if state.leaders_watermark < state.high_watermark:
             return NOTHING

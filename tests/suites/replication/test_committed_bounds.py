@@ -40,7 +40,9 @@ from fencepost_kafka import (
 B0 = "broker-0#1"
 
 
-def read(h: HistoryBuilder, end: int, outcome: Literal["ok", "failed"] = "ok") -> None:
+def read(
+    h: HistoryBuilder, end: int, outcome: Literal["ok", "failed"] = "ok", asked_ns: int = 0
+) -> None:
     body = ReadCompleted(
         topic="orders",
         partition=0,
@@ -48,6 +50,7 @@ def read(h: HistoryBuilder, end: int, outcome: Literal["ok", "failed"] = "ok") -
         end=end,
         outcome=outcome,
         error="",
+        asked_ns=asked_ns,
     )
     h.add("clients/reader#1", body)
 
@@ -411,6 +414,17 @@ def test_a_member_that_was_refused_has_not_joined(error: str, violated: int) -> 
         h.add(B1, answer)
     partition(h, 4, leader=3, epoch=2, isr=ALL3)
     assert verdict(h, "RP-06").violated == violated
+
+
+@pytest.mark.parametrize(("end", "later_ns", "broken"), [(1, 1, 1), (2, 1, 0), (1, 0, 0)])
+def test_a_reading_that_ends_below_what_the_only_leader_had_committed_breaks_rp_06(
+    end: int, later_ns: int, broken: int
+) -> None:
+    one = HistoryBuilder()
+    lead(one, B1, 1)
+    commits(one, B1, 2, 1)
+    read(one, end, asked_ns=one.events()[-1].at_ns + later_ns)
+    assert verdict(one, "RP-06").violated == broken
 
 
 # ------------------------------------------------------------------ where a leader's log begins
