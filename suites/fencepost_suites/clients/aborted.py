@@ -13,6 +13,7 @@ from fencepost import (
     Exercised,
     Findings,
     Rule,
+    Violated,
     on,
     process_scope,
     violated,
@@ -33,13 +34,28 @@ that it has stored waits for followers."""
 @dataclass(slots=True)
 class _Failed:
     operations: dict[str, Cause] = field(default_factory=dict)
+    """Those that failed for certain, and by which word."""
+    ended: set[str] = field(default_factory=set)
+    """Those of which the outcome is known."""
+    early: dict[str, Cause] = field(default_factory=dict)
+    """operation of which it was not -> the first poll that returned it."""
+
+    def end(self, event: Event, body: ProduceCompleted | ProbeCompleted, failed: bool) -> Findings:
+        """The outcome of a write is known: it may have been read before."""
+        self.ended.add(body.operation)
+        poll = self.early.pop(body.operation, None)
+        if not failed:
+            return NOTHING
+        self.operations[body.operation] = event.ref
+        return () if poll is None else (_read(event.ref, (poll, event.ref), body.operation, body),)
 
 
 @final
 class AbortedRead(Rule[_Failed]):
     """JEPSEN-aborted-read. A write failed for certain if its client says so. A probe is sent once:
     it failed if it was refused by an error of a broker that has stored nothing. Exercised by a
-    whole reading after a write that failed."""
+    whole reading after a write that failed. Whether it is read before its client says so or after
+    that, it was stored."""
 
     clause = "JEPSEN-aborted-read"
     keys = staticmethod(by_partition)
@@ -47,32 +63,24 @@ class AbortedRead(Rule[_Failed]):
 
     @on(ProduceCompleted)
     def _completed(self, state: _Failed, event: Event, body: ProduceCompleted) -> Findings:
-        if body.outcome == "failed":
-            state.operations[body.operation] = event.ref
-        return NOTHING
+        return state.end(event, body, body.outcome == "failed")
 
     @on(ProbeCompleted)
     def _probed(self, state: _Failed, event: Event, body: ProbeCompleted) -> Findings:
         errors = _NOT_STORED_BY_ONE if body.acks == 1 else _NEVER_STORED
-        if body.api == "Produce" and body.outcome == "refused" and body.error in errors:
-            state.operations[body.operation] = event.ref
-        return NOTHING
+        if body.api != "Produce":
+            return NOTHING
+        return state.end(event, body, body.outcome == "refused" and body.error in errors)
 
     @on(Polled)
     def _polled(self, state: _Failed, event: Event, body: Polled) -> Findings:
+        if not state.ended.issuperset(body.operations):
+            for operation in {*body.operations} - state.ended:
+                state.early.setdefault(operation, event.ref)
         if not state.operations:
             return NOTHING
         return [
-            violated(
-                event.ref,
-                CLIENT,
-                "{reader} read {operation}, which had failed, in {partition}",
-                (state.operations[operation],),
-                reader=process_scope(event.process),
-                operation=operation,
-                partition=partition_of(body),
-                client=process_scope(state.operations[operation].process),
-            )
+            _read(event.ref, (event.ref, state.operations[operation]), operation, body)
             for operation in body.operations
             if operation in state.operations
         ]
@@ -82,3 +90,23 @@ class AbortedRead(Rule[_Failed]):
         if body.outcome == "ok" and state.operations:
             return (Exercised(event.ref, CLIENT),)
         return NOTHING
+
+
+def _read(
+    at: Cause,
+    read: tuple[Cause, Cause],
+    operation: str,
+    body: Polled | ProduceCompleted | ProbeCompleted,
+) -> Violated:
+    """A violation at the later one of the two: the poll that read a write, and its failure."""
+    poll, failed = read
+    return violated(
+        at,
+        CLIENT,
+        "{reader} read {operation}, which had failed, in {partition}",
+        (failed if at == poll else poll,),
+        reader=process_scope(poll.process),
+        operation=operation,
+        partition=partition_of(body),
+        client=process_scope(failed.process),
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from tests.suites.clients.client_histories import (
     PRODUCER,
@@ -357,6 +359,21 @@ def test_a_write_of_unknown_outcome_may_be_read() -> None:
     poll(h, READER, 0, 1)
     read(h, 2)
     assert verdict(h, "aborted-read").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize(("outcome", "broken"), [("failed", 1), ("ok", 0)])
+def test_a_write_that_is_read_and_then_fails_is_an_aborted_read(
+    outcome: Literal["ok", "failed"], broken: int
+) -> None:
+    h = HistoryBuilder()
+    poll(h, A, 1)
+    seen = h.events()[-1]
+    acked(h, 1, outcome=outcome)
+    found = verdict(h, "aborted-read")
+    assert found.violated == broken
+    if broken:
+        assert found.violations[0].because == (seen.ref,)
+        assert stated(found, "reader", "operation") == (A, "op-1")
 
 
 def test_aborted_reads_are_undecided_in_a_history_cut_short() -> None:
