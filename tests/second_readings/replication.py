@@ -90,7 +90,9 @@ def none_leads_alone(history: History) -> Iterator[Word]:
             yield undecided(*name(at), body.leader)  # it was unfenced no earlier
 
 
-@reading("RP-24", PartitionCommitted, LeadershipStarted, *GONE)
+@reading(
+    "RP-24", PartitionCommitted, LeadershipStarted, FollowerFetched, HighWatermarkAdvanced, *GONE
+)
 def one_leader_an_epoch(history: History) -> Iterator[Word]:
     """A partition has at most one leader in each leader epoch, and leader epochs only grow."""
     for (topic, partition), records in partitions(history).items():
@@ -122,6 +124,16 @@ def one_leader_an_epoch(history: History) -> Iterator[Word]:
             yield undecided(*name(at), at.body.leader_epoch)  # a record was not told
         elif given and not any(first_of(at.process).endswith(f"-{leader}") for leader in given):
             yield (violated if sure(history, at) else undecided)(*name(at), at.process)
+    # Whoever only acts as a leader may have been told of a record that nobody else tells.
+    for at in history.of(FollowerFetched, HighWatermarkAdvanced):
+        acts = isinstance(at.body, FollowerFetched) or at.body.as_leader
+        slots = {
+            f"broker-{record.leader}"
+            for record in partitions(history).get(name(at), ())
+            if record.leader_epoch == at.body.leader_epoch
+        }
+        if acts and first_of(at.process) not in slots:
+            yield undecided(*name(at), at.process)
     started: dict[tuple[str, int, int], set[str]] = {}
     for at in history.of(LeadershipStarted):
         started.setdefault((*name(at), at.body.leader_epoch), set()).add(first_of(at.process))

@@ -34,9 +34,11 @@ from fencepost_kafka import (
     BrokerCommitted,
     BrokerDeclared,
     FetchServed,
+    FollowerFetched,
     FollowingStarted,
     HeartbeatAnswered,
     HeartbeatSent,
+    HighWatermarkAdvanced,
     LeadershipEnded,
     LeadershipStarted,
     LeaseExpired,
@@ -379,7 +381,7 @@ class _Epochs:
     unread: set[int] = field(default_factory=set)
     """The partitions of which an observer has skipped records."""
     led: dict[tuple[str, int, int], Event] = field(default_factory=dict)
-    """process, partition, epoch -> where it began to lead."""
+    """process, partition, epoch -> the first event by which it leads."""
 
     def topic_of(self, process: str) -> int:
         """The topic of this name that a process means: the offset of the deletion before it.
@@ -412,8 +414,9 @@ class _Topics:
 @final
 class OneLeaderAnEpoch(Rule[_Topics]):
     """RP-24. Exercised when leadership goes to another process, in a later epoch. A leader's own
-    word makes it no leader: a record must have begun its epoch, and have named it. That is judged
-    at the end, since records may be told later.
+    word makes it no leader: a record must have begun its epoch, and have named it. So must one for
+    whoever counts followers or moves the high watermark as a leader, though it says nothing of
+    leading. That is judged at the end, since records may be told later.
 
     Over ZooKeeper an id is of whoever has the session, and a controller that is elected as it goes
     to a second process finds the broker alive, and begins no epoch. The first process may not know
@@ -448,10 +451,27 @@ class OneLeaderAnEpoch(Rule[_Topics]):
                 self._told(state, event, body)
                 return self._committed(state, event, body)
             case LeadershipStarted():
-                key = (event.process, body.partition, body.leader_epoch)
-                state.led.setdefault(key, event)
+                self._leads(topics, event, body)
                 return self._led(state, event, body, topics)
         return NOTHING
+
+    @on(FollowerFetched, HighWatermarkAdvanced)
+    def _acts(
+        self, topics: _Topics, event: Event, body: FollowerFetched | HighWatermarkAdvanced
+    ) -> Findings:
+        """A process does what only a leader does, whether it said that it began to lead or not."""
+        if isinstance(body, FollowerFetched) or body.as_leader:
+            self._leads(topics, event, body)
+        return NOTHING
+
+    @staticmethod
+    def _leads(
+        topics: _Topics,
+        event: Event,
+        body: LeadershipStarted | FollowerFetched | HighWatermarkAdvanced,
+    ) -> None:
+        state = topics.of.setdefault(body.topic, _Epochs())
+        state.led.setdefault((event.process, body.partition, body.leader_epoch), event)
 
     @staticmethod
     def _deleted(state: _Epochs, event: Event, body: TopicCommitted) -> None:
@@ -500,8 +520,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
         told = state.told.get(partition, own) - own and partition not in state.unread
         if (node is None or node in leaders) if leaders else not told:
             return
-        body = began.body
-        assert isinstance(body, LeadershipStarted)
+        body: Any = began.body
         others: Facts = {"named": tuple(map(broker_of, sorted(leaders)))} if leaders else {}
         yield violated(
             began.ref,

@@ -16,7 +16,13 @@ from tests.suites.partition_histories import (
 
 from fencepost import ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import BrokerCommitted, BrokerDeclared, TopicCommitted
+from fencepost_kafka import (
+    BrokerCommitted,
+    BrokerDeclared,
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    TopicCommitted,
+)
 
 
 def test_a_leader_that_names_its_epoch_again_keeps_rp_24() -> None:
@@ -234,3 +240,43 @@ def test_a_record_that_may_be_there_gives_a_leadership(why: str) -> None:
     if why != "none told":
         partition(h, 32, leader=1, epoch=7, skipped=1 if why == "records skipped" else 0)
     assert verdict(h, "RP-24").violated == 0
+
+
+@pytest.mark.parametrize(("process", "epoch", "broken"), [(B1, 3, 0), (B2, 3, 1), (B1, 4, 1)])
+@pytest.mark.parametrize("what", ["counts", "commits", "follows"])
+def test_a_broker_that_acts_as_leader_in_the_epoch_of_another_breaks_rp_24(
+    process: str, epoch: int, broken: int, what: str
+) -> None:
+    """It says nothing of leading."""
+    h = HistoryBuilder()
+    for node, one in enumerate((B1, B2, B3), 1):
+        h.add(
+            "harness",
+            ProcessSpawned(
+                started=one, slot=one.split("#")[0], role="broker", node_id=node, pid=node
+            ),
+        )
+    partition(h, 1, leader=1, epoch=3)
+    lead(h, B1, 3)
+    counted = FollowerFetched(
+        topic="orders",
+        partition=0,
+        leader_epoch=epoch,
+        follower=3,
+        client=B3,
+        broker_epoch=1,
+        offset=2,
+    )
+    committed = HighWatermarkAdvanced(
+        topic="orders",
+        partition=0,
+        high_watermark=2,
+        log_end=2,
+        leader_epoch=epoch,
+        as_leader=what == "commits",
+        isr=(),
+        counted=(),
+    )
+    h.add(process, counted if what == "counts" else committed)
+    h.after(60_000)
+    assert verdict(h, "RP-24").violated == (broken and what != "follows")
