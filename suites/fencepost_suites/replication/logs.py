@@ -74,11 +74,15 @@ class _Committed:
     def stored(self, body: PartitionCommitted, anew: bool) -> None:
         """A record is the newest one of the partition; `anew`: nothing is known of those before.
 
-        Members join only beside a leader, which has seen them catch up, and those that were the
-        last do not stop to have what was committed: else a record without a leader could empty the
-        ISR, or put others there, and the next elect from these.
+        A replica is eligible beside the ISR as it leaves that (KIP-966), or was so before: whoever
+        was neither lacks what was committed, whatever a record calls it. Members join only beside a
+        leader, which has seen them catch up, and those that were the last do not stop to have what
+        was committed: else a record without a leader could empty the ISR, or put others there, and
+        the next elect from these.
         """
         now = eligible_leaders(body)
+        if not anew:
+            now &= {*body.isr} | self.eligible | self.while_led
         if body.leader >= 0 or anew:
             self.while_led = now
         else:

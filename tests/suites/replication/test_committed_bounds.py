@@ -246,6 +246,27 @@ def test_the_first_epoch_of_a_topic_that_was_made_again_needs_no_member_of_the_f
     assert verdict(h, "RP-06").verdict is outcome
 
 
+@pytest.mark.parametrize(
+    ("isr", "eligible", "skipped", "broken"),
+    [
+        (ALL3, (), 0, 0),
+        ((1, 2), (3,), 0, 0),
+        ((1, 2), (), 0, 1),
+        ((1, 2), (), 1, 0),
+    ],
+)
+def test_a_replica_is_eligible_beside_the_isr_only_as_it_leaves_that(
+    isr: tuple[int, ...], eligible: tuple[int, ...], skipped: int, broken: int
+) -> None:
+    """Whatever a record calls it: others were committed without it."""
+    h = HistoryBuilder()
+    partition(h, 4, leader=1, epoch=1, isr=isr, eligible=eligible)
+    partition(h, 5, leader=1, epoch=1, isr=(1, 2), eligible=(3,), skipped=skipped)
+    partition(h, 6, leader=1, epoch=1, isr=(1,), eligible=(2, 3))
+    partition(h, 7, leader=3, epoch=2, isr=(3,))
+    assert verdict(h, "RP-06").violated == broken
+
+
 def test_a_leader_from_the_isr_may_shrink_it_by_its_election() -> None:
     h = HistoryBuilder()
     partition(h, 4, leader=1, epoch=1)
