@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -27,11 +28,13 @@ from fencepost import (
 )
 from fencepost_kafka import (
     FollowingStarted,
+    HeartbeatSent,
     HighWatermarkAdvanced,
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
     LogTruncated,
+    MetadataHeartbeatSent,
     ProduceAnswered,
     ProduceInvoked,
     partition_of,
@@ -171,15 +174,33 @@ class _Queue:
     waiting: dict[str, dict[Cause, Event]] = field(default_factory=dict)
     stopped: dict[str, tuple[Cause, int]] = field(default_factory=dict)
     """process -> when it stopped leading."""
-    last_ns: dict[str, int] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
     """process -> the highest high watermark that it has reported."""
     acks: dict[str, set[int]] = field(default_factory=dict)
     """client -> the acknowledgements for which it has asked."""
 
 
+@dataclass(slots=True)
+class _Queues:
+    """All partitions, since what a process says of another one shows, too, that it is alive."""
+
+    of: dict[tuple[str, int], _Queue] = field(default_factory=dict)
+    last_ns: dict[str, int] = field(default_factory=dict)
+    """process -> when it said anything last."""
+
+    def at(self, event: Event) -> _Queue:
+        """The partition that an event is about."""
+        body: Any = event.body
+        self.last_ns[event.process] = event.at_ns
+        place = body.topic, body.partition
+        one = self.of.get(place)
+        if one is None:
+            one = self.of[place] = _Queue()
+        return one
+
+
 @final
-class SteppingDownFailsWrites(Rule[_Queue]):
+class SteppingDownFailsWrites(Rule[_Queues]):
     """RP-31. Exercised by a write that was still waiting when its leader stepped down, and was
     answered with an error. Broken by a write that its leader leaves unanswered although it is
     alive. A leader that begins to follow has stopped leading, also if it does not say so; and an
@@ -187,57 +208,57 @@ class SteppingDownFailsWrites(Rule[_Queue]):
     what was reported. For which acknowledgements a client had asked is the client's word."""
 
     clause = "RP-31"
-    keys = staticmethod(by_partition)
-    state = _Queue
+    state = _Queues
 
     @on(LogAppended)
-    def _appended(self, state: _Queue, event: Event, body: LogAppended) -> Findings:
-        process = event.process
-        state.last_ns[process] = event.at_ns
-        cause = event.cause
+    def _appended(self, state: _Queues, event: Event, body: LogAppended) -> Findings:
+        cause, one = event.cause, state.at(event)
         # A write of a client is known by the request that caused it, and so is its answer.
         if cause is not None and cause.request and body.as_leader:
-            state.waiting.setdefault(process, {})[cause] = event
+            one.waiting.setdefault(event.process, {})[cause] = event
         return NOTHING
 
     @on(ProduceAnswered)
-    def _answered(self, state: _Queue, event: Event, body: ProduceAnswered) -> Findings:
-        process = event.process
-        state.last_ns[process] = event.at_ns
-        waiting = state.waiting.get(process)
+    def _answered(self, state: _Queues, event: Event, body: ProduceAnswered) -> Findings:
+        process, one = event.process, state.at(event)
+        waiting = one.waiting.get(process)
         stored = None if waiting is None or event.cause is None else waiting.pop(event.cause, None)
-        stopped = state.stopped.get(process)
+        stopped = one.stopped.get(process)
         if stored is None or stopped is None:
             return NOTHING
-        return self._late(state, event, stored, stopped[0])
+        return self._late(one, event, stored, stopped[0])
 
     @on(LeadershipStarted)
-    def _leads(self, state: _Queue, event: Event, body: LeadershipStarted) -> Findings:
-        state.stopped.pop(event.process, None)
-        state.marks[event.process] = max(body.high_watermark, state.marks.get(event.process, 0))
+    def _leads(self, state: _Queues, event: Event, body: LeadershipStarted) -> Findings:
+        one = state.at(event)
+        one.stopped.pop(event.process, None)
+        one.marks[event.process] = max(body.high_watermark, one.marks.get(event.process, 0))
         return NOTHING
 
     @on(ProduceInvoked)
-    def _invoked(self, state: _Queue, event: Event, body: ProduceInvoked) -> Findings:
-        state.acks.setdefault(event.process, set()).add(body.acks)
+    def _invoked(self, state: _Queues, event: Event, body: ProduceInvoked) -> Findings:
+        state.at(event).acks.setdefault(event.process, set()).add(body.acks)
         return NOTHING
 
     @on(HighWatermarkAdvanced)
-    def _advanced(self, state: _Queue, event: Event, body: HighWatermarkAdvanced) -> Findings:
-        known = state.marks.get(event.process, 0)
-        state.marks[event.process] = max(body.high_watermark, known)
+    def _advanced(self, state: _Queues, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        marks = state.at(event).marks
+        marks[event.process] = max(body.high_watermark, marks.get(event.process, 0))
         return NOTHING
 
     @on(LeadershipEnded)
-    def _stops(self, state: _Queue, event: Event, body: LeadershipEnded) -> Findings:
-        state.last_ns[event.process] = event.at_ns
-        state.stopped[event.process] = (event.ref, event.at_ns)
+    def _stops(self, state: _Queues, event: Event, body: LeadershipEnded) -> Findings:
+        state.at(event).stopped[event.process] = (event.ref, event.at_ns)
         return NOTHING
 
     @on(FollowingStarted)
-    def _follows(self, state: _Queue, event: Event, body: FollowingStarted) -> Findings:
+    def _follows(self, state: _Queues, event: Event, body: FollowingStarted) -> Findings:
+        state.at(event).stopped.setdefault(event.process, (event.ref, event.at_ns))
+        return NOTHING
+
+    @on(HeartbeatSent, MetadataHeartbeatSent)
+    def _lives(self, state: _Queues, event: Event, body: Struct) -> Findings:
         state.last_ns[event.process] = event.at_ns
-        state.stopped.setdefault(event.process, (event.ref, event.at_ns))
         return NOTHING
 
     @staticmethod
@@ -267,10 +288,13 @@ class SteppingDownFailsWrites(Rule[_Queue]):
         )
         return (broken,)
 
-    def end(self, state: _Queue, end: RunEnd) -> Findings:
-        found: list[Finding] = []
-        for process, (ref, at_ns) in state.stopped.items():
-            waiting = state.waiting.get(process)
+    def end(self, state: _Queues, end: RunEnd) -> Findings:
+        return [one for queue in state.of.values() for one in self._open(state, queue)]
+
+    @staticmethod
+    def _open(state: _Queues, queue: _Queue) -> Iterator[Finding]:
+        for process, (ref, at_ns) in queue.stopped.items():
+            waiting = queue.waiting.get(process)
             if not waiting:
                 continue
             first: Any = next(iter(waiting.values())).body
@@ -284,7 +308,6 @@ class SteppingDownFailsWrites(Rule[_Queue]):
             )
             # A process that ended soon after it stepped down may have had no time to answer.
             if state.last_ns[process] - at_ns > ANSWERED_WITHIN_NS:
-                found.append(broken)
+                yield broken
             else:
-                found.append(Undecided.of(broken, Reason("its events end soon after")))
-        return found
+                yield Undecided.of(broken, Reason("its events end soon after"))

@@ -16,7 +16,7 @@ from tests.suites.replication.resend_histories import (
 
 from fencepost import Cause
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import ProduceInvoked
+from fencepost_kafka import HeartbeatSent, ProduceInvoked
 
 
 def invoke(h: HistoryBuilder, operation: str = "op-1") -> None:
@@ -124,14 +124,33 @@ def test_one_write_committed_twice_breaks_rp_12_whatever_its_producers_id(produc
 # ------------------------------------------------------------------------------------------ RP-31
 
 
+def beat(h: HistoryBuilder, process: str) -> None:
+    body = HeartbeatSent(
+        broker_id=1,
+        broker_epoch=5,
+        controller=101,
+        correlation=1,
+        target_state="ACTIVE",
+        lease_start_ms=0,
+        metadata_offset=9,
+    )
+    h.add(process, body)
+
+
 @pytest.mark.parametrize(("more_ms", "outcome"), [(0, Outcome.UNKNOWN), (1, Outcome.VIOLATED)])
+@pytest.mark.parametrize("beats", [True, False])
 def test_a_leader_that_stepped_down_answers_within_five_seconds(
-    more_ms: int, outcome: Outcome
+    more_ms: int, outcome: Outcome, beats: bool
 ) -> None:
+    """What it says of anything shows that it is alive."""
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
     step_down(h, B1, 1)
-    follow(h.after(5_000 - 1 + more_ms), B1, 1, 0, leader=2)
+    h.after(5_000 - 1 + more_ms)
+    if beats:
+        beat(h, B1)
+    else:
+        follow(h, B1, 1, 0, leader=2)
     assert verdict(h, "RP-31").verdict is outcome
 
 
