@@ -81,6 +81,8 @@ def none_leads_alone(history: History) -> Iterator[Word]:
         if was is not None and body.offset <= was.offset:
             continue
         last[name(at)] = body
+        if was is None and all(fenced.get(member, (-1, False))[1] for member in body.isr):
+            yield undecided(*name(at), body.leader)  # of a new partition it may be the first ISR
         if was is None or not was.isr or body.leader in (-1, was.leader):
             continue
         members = {*was.isr, *was.eligible}
