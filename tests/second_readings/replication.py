@@ -81,8 +81,9 @@ def none_leads_alone(history: History) -> Iterator[Word]:
         if was is not None and body.offset <= was.offset:
             continue
         last[name(at)] = body
-        if was is None and all(fenced.get(member, (-1, False))[1] for member in body.isr):
-            yield undecided(*name(at), body.leader)  # of a new partition it may be the first ISR
+        out = all(fenced.get(member, (-1, False))[1] for member in body.isr)
+        if was is None and body.leader >= 0 and out:
+            yield undecided(*name(at), body.leader)  # whether it is new is not told
         if was is None or not was.isr or body.leader in (-1, was.leader):
             continue
         members = {*was.isr, *was.eligible}
@@ -710,6 +711,8 @@ def same_messages(history: History) -> Iterator[Word]:
                 yield violated(*name(at), at.process, at.body.base_offset)
             elif at.body.base_offset not in (*([max(ends)] if ends else []), began(history, at)):
                 yield undecided(*name(at), at.process)  # what it had, or dropped, was not told
+            elif not ends and at.body.base_offset != told_end(history, at, own_id(at.process)):
+                yield undecided(*name(at), at.process)  # where its log ended, or what it stored
             log[at.body.base_offset] = at.body.log_end, at.body.digest
     for (topic, partition), logs in stored.items():
         committed = max(

@@ -43,7 +43,7 @@ ELSEWHERE = ("AVAIL-stopped",)
 
 BY_DISKS = ("QC-07", "RP-05", "RP-12", "RP-27")
 """The clauses with a second rule, about what disks hold after a run."""
-BY_PEERS = ("QC-06", "QC-06", "REG-07", "RP-06", "RP-10", "RP-10")
+BY_PEERS = ("QC-06", "QC-06", "REG-07", "RP-06", "RP-10", "RP-10", "RP-10")
 """The clauses with a second rule, or a third, about what other nodes say of a record."""
 
 BY_NAMES = ("JEPSEN-G1c-realtime", "JEPSEN-duplicate")
