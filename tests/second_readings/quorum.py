@@ -16,6 +16,7 @@ from fencepost_kafka import (
     BrokerStopping,
     ChangeAnswered,
     ControllerElected,
+    ControllerFollowed,
     ControllerResigned,
     ElectionStarted,
     FeatureFinalized,
@@ -63,7 +64,10 @@ def before(history: History, at: At, *kinds: type) -> Iterator[At]:
 # ------------------------------------------------------------------------------ votes and records
 
 
-@reading("QC-07", ControllerElected, ElectionStarted, VoteAnswered, MetadataCommitted)
+@reading(
+    "QC-07",
+    *(ControllerElected, ControllerFollowed, ElectionStarted, VoteAnswered, MetadataCommitted),
+)
 def one_controller(history: History) -> Iterator[Word]:
     """There is at most one active controller in each epoch, a voter gives one vote in an epoch,
     and a new leader holds every committed record."""
@@ -73,6 +77,15 @@ def one_controller(history: History) -> Iterator[Word]:
         elected.setdefault(at.body.epoch, set()).add(at.process)
     for epoch, processes in elected.items():
         if len(processes) > 1:
+            yield (undecided if lost else violated)("epoch", epoch)
+    for epoch in {at.body.epoch for at in history.of(ControllerFollowed)}:
+        following = [at for at in history.of(ControllerFollowed) if at.body.epoch == epoch]
+        controllers = {own_id(slot_of(process)) for process in elected.get(epoch, ())}
+        for leader in {at.body.leader for at in following if at.body.leader >= 0}:
+            # One node may be wrong; two that follow another one have seen it lead.
+            if len({at.process for at in following if at.body.leader == leader}) > 1:
+                controllers.add(leader)
+        if len(controllers) > 1 and len(elected.get(epoch, ())) < 2:
             yield (undecided if lost else violated)("epoch", epoch)
     votes: dict[tuple[str, int], set[object]] = {}
     for at in history.of(VoteAnswered, ElectionStarted):
@@ -88,7 +101,9 @@ def one_controller(history: History) -> Iterator[Word]:
     for at in history.of(ControllerElected):
         for record in history.of(MetadataCommitted):
             # A record of an earlier epoch that anybody knows to be committed was so before.
-            if record.body.epoch < at.body.epoch and record.body.offset >= at.body.log_end:
+            another = record.body.epoch > at.body.last_epoch >= 0
+            lacks = another or record.body.offset >= at.body.log_end
+            if record.body.epoch < at.body.epoch and lacks:
                 yield (undecided if lost else violated)("lacks", at.process, record.body.offset)
 
 

@@ -43,6 +43,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     ChangeAnswered,
     ControllerElected,
+    ControllerFollowed,
     ControllerResigned,
     ElectionStarted,
     IsrChangeAnswered,
@@ -67,9 +68,9 @@ REVERTED_WITHIN_NS: Final = 1_000 * MS
 _UNSAID: Final = 1 << 62
 
 
-def _end_of(body: ControllerElected) -> int:
-    """Where the log of a winner ended. One that does not say so (-1) is held to nothing."""
-    return body.log_end if body.log_end >= 0 else _UNSAID
+def _said(number: int) -> int:
+    """What a winner says of its log. One that does not say so (-1) is held to nothing."""
+    return number if number >= 0 else _UNSAID
 
 
 class _Won(Struct, frozen=True):
@@ -78,8 +79,15 @@ class _Won(Struct, frozen=True):
     process: str
     ref: Cause
     log_end: int
+    last_epoch: int
+    """The epoch of the last record in its log; one that does not say so is held to nothing."""
     harmed: bool
     """Whether any disk of a voter had lost what was committed."""
+
+    def lacks(self, offset: int, record_epoch: int) -> bool:
+        """Whether its log cannot have a record. A log with a record of an epoch ends with a record
+        of that epoch, or of a later one."""
+        return offset >= self.log_end or record_epoch > self.last_epoch
 
 
 @dataclass(slots=True)
@@ -97,6 +105,14 @@ class _Quorum:
     """offset -> epoch, digest, and the process and number of the event that committed it first."""
     highest: dict[int, int] = field(default_factory=dict)
     """epoch -> the highest offset that was committed in it, or before."""
+    written: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """epoch of a record -> the epoch in which the first one of them was committed that was told, or
+    before, and its offset."""
+    named: dict[int, dict[int, dict[str, Cause]]] = field(default_factory=dict)
+    """epoch -> id of a controller -> the processes that had it for the one of that epoch, each with
+    its event: it won, or they followed it."""
+    parted: set[int] = field(default_factory=set)
+    """The epochs in which nodes are found to have followed two."""
     supporters: dict[tuple[int, int], set[str]] = field(default_factory=dict)
     """(epoch, candidate) -> the slots of its voters."""
     forgotten: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -191,6 +207,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         ElectionStarted,
         VoteAnswered,
         ControllerElected,
+        ControllerFollowed,
         MetadataCommitted,
         FaultInjected,
     )
@@ -199,7 +216,13 @@ class OneControllerAnEpoch(Rule[_Quorum]):
             case MetadataCommitted():
                 return self._committed(state, event, body)
             case ControllerElected():
-                return self._elected(state, event, body)
+                mine = state.ids.get(event.process, -1)
+                return [
+                    *self._elected(state, event, body),
+                    *self._named(state, event, body.epoch, mine),
+                ]
+            case ControllerFollowed():
+                return self._named(state, event, body.epoch, body.leader)
             case VoteAnswered():
                 return self._voted(state, event, body)
             case ElectionStarted():
@@ -220,6 +243,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
             epoch = state.committed_in(body.epoch)
             state.records[body.offset] = (body.epoch, body.digest, event.process, event.node_seq)
             state.highest[epoch] = max(body.offset, state.highest.get(epoch, -1))
+            state.written.setdefault(body.epoch, (epoch, body.offset))
             return self._told_late(state, event, body.offset, epoch)
         epoch, digest, process, seq = known
         if (epoch, digest) == (body.epoch, body.digest):
@@ -260,8 +284,16 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         late = any(epoch > body.epoch for epoch in state.leaders)
         due = max((top for epoch, top in state.highest.items() if epoch < body.epoch), default=-1)
         top = max(state.highest.values(), default=-1) if late else due
-        end = _end_of(body)
-        won = _Won(event.process, event.ref, end, bool(state.lost))
+        end, last_epoch = _said(body.log_end), _said(body.last_epoch)
+        won = _Won(event.process, event.ref, end, last_epoch, bool(state.lost))
+        newer = [
+            offset
+            for written, (epoch, offset) in state.written.items()
+            if epoch < body.epoch and written > last_epoch
+        ]
+        if newer and due < end:
+            # It is long enough, and another log: it ends before the first such record.
+            due = top = end = min(newer)
         fault = state.forfeited(body.epoch, event.process, top) if top >= end else ""
         if fault:
             taken = Reason.of("{fault} had taken it from voters", fault=fault)
@@ -280,28 +312,67 @@ class OneControllerAnEpoch(Rule[_Quorum]):
         found: list[Finding] = []
         for epoch, won in state.leaders.items():
             # The disks of voters may have lost it, and nobody knew by then that it was there.
-            if epoch > committed and offset >= won.log_end and not won.harmed:
+            lacks = won.lacks(offset, state.records[offset][0])
+            if epoch > committed and lacks and not won.harmed:
                 found.append(self._lacks(state, event.ref, epoch, won, offset))
         return found
 
     @staticmethod
     def _lacks(state: _Quorum, at: Cause, epoch: int, won: _Won, offset: int) -> Violated:
         """The winner of an epoch lacks a record that was committed before."""
-        _, _, process, seq = state.records[offset]
+        written, _, process, seq = state.records[offset]
         told = Cause(process, seq)
         return violated(
             at,
             Evidence.PEER,
             "{process} won epoch {epoch} with a log that ends at {log_end}, though "
-            "{other} had committed offset {committed}",
+            "{other} had committed offset {committed}"
+            if offset >= won.log_end
+            else "{process} won epoch {epoch} with a log whose last epoch is {last_epoch}, though "
+            "{other} had committed offset {committed} of epoch {committed_epoch}",
             (won.ref if at == told else told,),
             process=process_scope(won.process),
             epoch=epoch,
             log_end=won.log_end,
+            last_epoch=won.last_epoch,
             other=process_scope(process),
             committed=offset,
+            committed_epoch=written,
             term=Scope("term", str(epoch)),
         )
+
+    @staticmethod
+    def _named(state: _Quorum, event: Event, epoch: int, controller: int) -> Findings:
+        """A node says who is the controller of an epoch: that one itself, or one that follows it.
+        Two that were both elected are found by their own words. The word of a single follower
+        accuses nobody."""
+        if controller < 0:
+            return NOTHING
+        named = state.named.setdefault(epoch, {})
+        named.setdefault(controller, {}).setdefault(event.process, event.ref)
+        won = state.leaders.get(epoch)
+        sure = {
+            one: told
+            for one, told in named.items()
+            if len(told) > 1 or (won is not None and won.process in told)
+        }
+        # A voter that has forgotten its vote with its disk may have given it to both.
+        forgotten = state.lost or state.twice.get(epoch)
+        if len(sure) < 2 or forgotten or epoch in state.parted:
+            return NOTHING
+        state.parted.add(epoch)
+        one, other = list(sure)[:2]
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "nodes had both {controller} and {other} for the controller of epoch {epoch}",
+            tuple(at for which in (one, other) for at in [*sure[which].values()][:2]),
+            controller=Scope("controller", str(one)),
+            other=Scope("controller", str(other)),
+            epoch=epoch,
+            term=Scope("term", str(epoch)),
+        )
+        return (broken,)
 
     def _voted(self, state: _Quorum, event: Event, body: VoteAnswered) -> Findings:
         if body.granted:
@@ -605,7 +676,7 @@ class ChangesSurviveFailover(Rule[_Changes]):
     @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Findings:
         state.epoch = body.epoch
-        state.won[body.epoch] = _end_of(body), event.ref
+        state.won[body.epoch] = _said(body.log_end), event.ref
         if state.by is None or body.log_end < 0:
             return NOTHING
         if body.log_end > state.offset:

@@ -12,6 +12,7 @@ from fencepost_kafka import (
     BrokerCommitted,
     ChangeAnswered,
     ControllerElected,
+    ControllerFollowed,
     ControllerResigned,
     ElectionStarted,
     IsrChangeAnswered,
@@ -104,6 +105,56 @@ def test_a_winner_that_lacks_a_committed_record_breaks_qc_07() -> None:
     found = verdict(h, "QC-07").violations[0]
     assert stated(found, "log_end", "committed") == (7, 7)
     assert [str(ref) for ref in found.because] == [f"{TWO}@0"]
+
+
+def elect_late(h: HistoryBuilder, last_epoch: int) -> None:
+    h.add(THREE, ControllerElected(epoch=3, log_end=9, last_epoch=last_epoch))
+
+
+@pytest.mark.parametrize("told_late", [False, True])
+@pytest.mark.parametrize(("last_epoch", "violated"), [(1, 1), (2, 0), (-1, 0)])
+def test_a_winner_whose_last_epoch_is_older_than_a_committed_record_breaks_qc_07(
+    last_epoch: int, violated: int, told_late: bool
+) -> None:
+    """Its log is longer, and another one."""
+    h = HistoryBuilder()
+    elect(h, ONE, 2, 4)
+    if told_late:
+        elect_late(h, last_epoch)
+    commit(h, ONE, 5, 2)
+    if not told_late:
+        elect_late(h, last_epoch)
+    found = verdict(h, "QC-07")
+    assert found.violated == violated
+    if violated:
+        assert stated(found, "process", "last_epoch", "committed") == (THREE, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("following", "violated"),
+    [((101, 103, 103), 1), ((103, 103), 1), ((103,), 0), ((101, 101, 103), 0)],
+)
+def test_nodes_that_follow_two_controllers_of_one_epoch_break_qc_07(
+    following: tuple[int, ...], violated: int
+) -> None:
+    """The other one says nothing of itself. A single node may say what it likes."""
+    h = HistoryBuilder()
+    h.add(ONE, NodeStarted(role="controller", node_id=101))
+    elect(h, ONE, 2, 4)
+    for number, leader in enumerate(following):
+        h.add(f"broker-{number}#1", ControllerFollowed(epoch=2, leader=leader))
+    found = verdict(h, "QC-07")
+    assert found.violated == violated
+    if violated:
+        assert stated(found, "controller", "other") == ("controller 101", "controller 103")
+
+
+def test_nodes_may_follow_one_controller_after_the_other() -> None:
+    h = HistoryBuilder()
+    h.add(ONE, NodeStarted(role="controller", node_id=101))
+    for epoch, leader in ((1, 101), (2, -1), (2, 103), (1, 101)):
+        h.add("broker-1#1", ControllerFollowed(epoch=epoch, leader=leader))
+    assert verdict(h, "QC-07").violated == 0
 
 
 def test_two_records_at_one_offset_break_qc_07() -> None:
