@@ -12,9 +12,12 @@ from fencepost import (
     NOTHING,
     Cause,
     Deadline,
+    Effect,
     Event,
     Evidence,
     Exercised,
+    FaultHealed,
+    FaultInjected,
     Findings,
     NodeStarted,
     ProcessExited,
@@ -23,6 +26,7 @@ from fencepost import (
     RunEnd,
     Scope,
     Violated,
+    began_ns,
     judged,
     on,
     process_scope,
@@ -132,7 +136,7 @@ def _misnamed(at: Cause, named: int) -> Violated:
 
 @dataclass(slots=True)
 class _Voters:
-    """The voters of a quorum that never changes, and since when a majority of them is dead.
+    """The voters of a quorum that never changes, and since when a majority is dead or cut off.
 
     The harness tells who runs, so that no node's word is needed. A voter of which no process was
     ever seen counts as alive, and so does a process that was started and may still hang. If two
@@ -148,6 +152,8 @@ class _Voters:
     """slot -> its processes that run."""
     dead: dict[str, tuple[int, Cause]] = field(default_factory=dict)
     """slot without a process -> when its last one ended, and that event."""
+    cuts: dict[str, tuple[int, Cause, frozenset[tuple[str, str]]]] = field(default_factory=dict)
+    """Fault that severs links -> when that was measured, that event, and the directions."""
 
     def take(self, event: Event, body: Struct) -> None:
         """Applies an event."""
@@ -166,6 +172,10 @@ class _Voters:
                 running.discard(body.ended)
                 if not running:
                     self.dead[slot] = event.at_ns, event.ref
+            case FaultInjected(receipt=True) if body.acts(Effect.SEVERS):
+                self.cuts[body.fault_id] = event.at_ns, event.ref, body.pairs()
+            case FaultHealed():
+                self.cuts.pop(body.fault_id, None)
 
     def _runs(self, process: str, node_id: int) -> None:
         slot = slot_of(process)
@@ -173,17 +183,29 @@ class _Voters:
         self.alive.setdefault(slot, set()).add(process)
         self.dead.pop(slot, None)
 
-    def no_majority_since(self) -> tuple[int, Cause] | None:
-        """When the last voter died that was needed for a majority, and its end; None if a majority
-        may be alive."""
+    def _cut(self, one: str, other: str) -> tuple[int, Cause] | None:
+        """Since when no data passes between two slots, in either direction; None if it may."""
+        ways: list[tuple[int, Cause]] = []
+        for way in ((one, other), (other, one)):
+            since = [(at_ns, at) for at_ns, at, pairs in self.cuts.values() if way in pairs]
+            if not since:
+                return None
+            ways.append(min(since, key=lambda one: one[0]))
+        return max(ways, key=lambda one: one[0])
+
+    def no_majority_since(self, process: str) -> tuple[int, Cause] | None:
+        """When the last voter died, or was cut off from a process, that this needed for a
+        majority, and that event; None if it may have one."""
         if not (self.known and self.voters):
             return None
         deaths: list[tuple[int, Cause]] = []
         for voter in self.voters:
             slots = self.slots.get(voter, set())
-            if slots and slots <= self.dead.keys():
-                # A second process with its id may run in another slot: it died with the last.
-                deaths.append(max((self.dead[slot] for slot in slots), key=lambda one: one[0]))
+            lost = [self.dead.get(slot) or self._cut(slot_of(process), slot) for slot in slots]
+            gone = [one for one in lost if one is not None]
+            if gone and len(gone) == len(lost):
+                # A second process with its id may run in another slot: it is gone with the last.
+                deaths.append(max(gone, key=lambda one: one[0]))
         deaths.sort(key=lambda one: one[0])
         # Of three voters, the second death is the one that matters; of four, the second, too.
         needed = (len(self.voters) + 1) // 2
@@ -206,6 +228,8 @@ class _Terms:
     voters: _Voters = field(default_factory=_Voters)
     alone: set[tuple[str, Cause]] = field(default_factory=set)
     """The controllers that are found to go on without a majority, each with the end of it."""
+    apart: list[Deadline] = field(default_factory=list)
+    """What is wrong with those; until a fault is healed, as its voters may have come back then."""
     suspects: list[Deadline] = field(default_factory=list)
 
     def term_of(self, process: str, epoch: int) -> int:
@@ -230,14 +254,18 @@ class IsolatedControllerResigns(Rule[_Terms]):
 
     Without a successor, a controller that has lost a majority of the voters must have noticed it by
     the time at which one could have fenced its brokers. Two leases are allowed from the death of
-    the last voter that was needed."""
+    the last voter that was needed, or from when it was cut off."""
 
     clause = "QC-36"
     state = _Terms
 
-    @on(QuorumLearned, ProcessSpawned, NodeStarted, ProcessExited)
+    @on(QuorumLearned, ProcessSpawned, NodeStarted, ProcessExited, FaultInjected, FaultHealed)
     def _voters(self, state: _Terms, event: Event, body: Struct) -> Findings:
         state.voters.take(event, body)
+        if isinstance(body, FaultHealed):
+            # The voters may have been reached again since the healing began.
+            since_ns = began_ns(event)
+            state.apart = [one for one in state.apart if one.to_ns < since_ns]
         return NOTHING
 
     @on(ControllerElected, ControllerResigned, HeartbeatAnswered, LeaseGranted)
@@ -290,7 +318,7 @@ class IsolatedControllerResigns(Rule[_Terms]):
 
     @staticmethod
     def _alone(state: _Terms, event: Event, body: HeartbeatAnswered) -> None:
-        lost = state.voters.no_majority_since()
+        lost = state.voters.no_majority_since(event.process)
         period_ns = body.lease_period_ms * MS
         if lost is None or event.at_ns <= lost[0] + 2 * period_ns:
             return
@@ -301,14 +329,14 @@ class IsolatedControllerResigns(Rule[_Terms]):
             event.ref,
             Evidence.SELF,
             "{process} still renewed the lease of {client} {after_ns} after a majority of the "
-            "voters had ended",
+            "voters had ended, or could not be reached any more",
             (lost[1],),
             process=process_scope(event.process),
             client=process_scope(body.client),
             after_ns=event.at_ns - lost[0],
             broker=broker_of(body.broker_id),
         )
-        state.suspects.append(
+        state.apart.append(
             Deadline(broken, (event.process,), lost[0], event.at_ns, period_ns, omission=False)
         )
 
@@ -338,4 +366,4 @@ class IsolatedControllerResigns(Rule[_Terms]):
         )
 
     def end(self, state: _Terms, end: RunEnd) -> Findings:
-        return judged(state.suspects, end)
+        return judged((*state.suspects, *state.apart), end)

@@ -21,7 +21,15 @@ from tests.suites.brokers.lease_histories import (
 )
 from tests.suites.partition_histories import stated
 
-from fencepost import Evidence, NodeStarted, NodeStopped, ProcessExited, Stalled
+from fencepost import (
+    Evidence,
+    FaultHealed,
+    FaultInjected,
+    NodeStarted,
+    NodeStopped,
+    ProcessExited,
+    Stalled,
+)
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -515,6 +523,51 @@ def test_two_leases_are_allowed_for_a_controller_to_notice_that_its_majority_is_
     die(h, TWO)
     answer(h.after(after_ms - 1))
     assert verdict(h, "QC-36").verdict is outcome
+
+
+THERE, BACK = "controller-1 -> controller-2", "controller-2 -> controller-1"
+
+
+def cut_off(h: HistoryBuilder, *directions: str) -> None:
+    body = FaultInjected(
+        fault_id="cut-1",
+        fault="cut",
+        targets=("controller-1", "controller-2"),
+        receipt=True,
+        evidence="measured",
+        began_at_ns=h.now_ns,
+        directions=directions,
+        effects=tuple(f"severs {one}" for one in directions),
+    )
+    h.add("harness", body)
+
+
+@pytest.mark.parametrize(
+    ("directions", "after_ms", "healed_ago_ms", "violated"),
+    [
+        ((THERE, BACK), 2 * LEASE_MS + 1, None, 1),
+        ((THERE, BACK), 2 * LEASE_MS, None, 0),
+        ((THERE,), 2 * LEASE_MS + 1, None, 0),
+        # It was reached again before the harness reported so.
+        ((THERE, BACK), 2 * LEASE_MS + 1, 2, 0),
+        ((THERE, BACK), 2 * LEASE_MS + 1, 0, 1),
+    ],
+)
+def test_so_it_is_for_one_that_its_majority_is_cut_off_from(
+    directions: tuple[str, ...], after_ms: int, healed_ago_ms: int | None, violated: int
+) -> None:
+    h = HistoryBuilder()
+    for process, node in ((ONE, 101), (TWO, 102)):
+        h.add(process, NodeStarted(role="controller", node_id=node))
+    h.add(ONE, QuorumLearned(voters=(101, 102), endpoints=(), bootstrap=()))
+    h.add(ONE, ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    cut_off(h, *directions)
+    answer(h.after(after_ms - 1))
+    if healed_ago_ms is not None:
+        since_ns = h.now_ns - healed_ago_ms * MS
+        body = FaultHealed(fault_id="cut-1", receipt=True, evidence="", began_at_ns=since_ns)
+        h.add("harness", body)
+    assert verdict(h, "QC-36").violated == violated
 
 
 def test_a_stall_of_the_controller_that_granted_a_lease_leaves_qc_36_undecided() -> None:
