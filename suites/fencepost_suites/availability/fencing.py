@@ -68,6 +68,13 @@ class _Dead:
     done: bool = False
     """Whether it is out of the cluster and leads nothing."""
     reported: bool = False
+    again_ns: int | None = None
+    """When it was first unfenced though it was dead and out, as by a heartbeat that was under way:
+    it has to be fenced within the bound of that."""
+
+    def took_ns(self, at_ns: int) -> int:
+        """For how long it could have been fenced."""
+        return at_ns - (self.at_ns if self.again_ns is None else self.again_ns)
 
 
 @dataclass(slots=True)
@@ -180,12 +187,12 @@ class DeadIsFenced(Rule[_Deaths]):
         else:
             # What is late by now stays so, whatever this record changes.
             found = self._late(state, event.at_ns, event.ref)
-            self._learn(state, body)
+            self._learn(state, event.at_ns, body)
             return (*found, *self._settled(state, event))
         return NOTHING
 
     @staticmethod
-    def _learn(state: _Deaths, body: Struct) -> None:
+    def _learn(state: _Deaths, at_ns: int, body: Struct) -> None:
         match body:
             case PartitionCommitted():
                 news, _ = state.partitions.take(body)
@@ -201,10 +208,10 @@ class DeadIsFenced(Rule[_Deaths]):
                 # The id has another process, and one with the id runs: the broker is not dead.
                 if state.ids.take(body) and state.around.slots(body.broker_id):
                     state.dead.pop(body.broker_id, None)
-                DeadIsFenced._again(state, body.broker_id)
+                DeadIsFenced._again(state, at_ns, body.broker_id)
             case BrokerDeclared():
                 state.brokers.take(body)
-                DeadIsFenced._again(state, body.broker_id)
+                DeadIsFenced._again(state, at_ns, body.broker_id)
             case BrokerDeleted():
                 state.brokers.forget(body)
             case BrokersListed():
@@ -215,12 +222,13 @@ class DeadIsFenced(Rule[_Deaths]):
                 state.marked.add(body.topic)
 
     @staticmethod
-    def _again(state: _Deaths, broker: int) -> None:
-        """A dead broker is made a member again, as by a controller that does not know of its death:
-        it has to be nothing within the bound of that."""
+    def _again(state: _Deaths, at_ns: int, broker: int) -> None:
+        """A dead broker is made a member again, as by a controller that does not know of its death,
+        or has only now got its last heartbeat: it has to be nothing within the bound of that."""
         dead = state.dead.get(broker)
-        if dead is not None and not dead.reported and state.unfenced(broker):
+        if dead is not None and dead.done and not dead.reported and state.unfenced(broker):
             dead.done = False
+            dead.again_ns = dead.again_ns or at_ns
 
     @staticmethod
     def _settled(state: _Deaths, event: Event) -> Findings:
@@ -288,8 +296,7 @@ class DeadIsFenced(Rule[_Deaths]):
         bound_ns = state.bounds.fenced_ms * MS
         found: list[Finding] = []
         for broker, dead in state.dead.items():
-            took_ns = at_ns - dead.at_ns
-            if dead.done or dead.reported or took_ns <= bound_ns:
+            if dead.done or dead.reported or dead.took_ns(at_ns) <= bound_ns:
                 continue
             left = state.left(broker)
             excused = dead.calm_ns is None or at_ns - dead.calm_ns <= bound_ns
@@ -303,7 +310,7 @@ class DeadIsFenced(Rule[_Deaths]):
                 Evidence.PEER,
                 late if excused else late + calm,
                 (dead.ref,),
-                after_ns=took_ns,
+                after_ns=at_ns - dead.at_ns,
                 broker=broker_of(broker),
                 left=left,
                 calm_ns=at_ns - since_ns,

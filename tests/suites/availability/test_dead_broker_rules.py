@@ -457,3 +457,32 @@ def test_within_the_bound_there_is_nothing_to_excuse() -> None:
     story.die("controller-1")
     story.after(FENCED_MS - 2).partition(2, (2, 3))
     assert (fenced(story).exercised, fenced(story).excused) == (1, 0)
+
+
+@pytest.mark.parametrize(("stays_ms", "violated"), [(FENCED_MS, 0), (FENCED_MS + 1, 1)])
+@pytest.mark.parametrize("was_fenced", [False, True])
+def test_a_dead_broker_that_is_unfenced_again_is_fenced_within_the_bound_of_that(
+    was_fenced: bool, stays_ms: int, violated: int
+) -> None:
+    """A heartbeat was under way when it died: after it was fenced, or while it registered."""
+    story = Story()
+    story.partition(2)
+    if was_fenced:
+        story.broker(1, fenced=True)
+    story.die("broker-1")
+    if not was_fenced:
+        story.after(3_000).broker(1, fenced=True)
+    story.after(500).broker(1)
+    story.after(stays_ms - 1).broker(1, fenced=True)
+    assert fenced(story).violated == violated
+
+
+def test_it_has_that_time_once() -> None:
+    story = Story()
+    story.partition(2)
+    story.die("broker-1")
+    for _ in range(3):
+        story.after(3_000).broker(1, fenced=True)
+        story.after(500).broker(1)
+    story.after(FENCED_MS - 3_000)
+    assert fenced(story).violated == 1
