@@ -2,9 +2,9 @@
 that it must tell.
 
 Before it ends, a broker hands its leaderships over, which takes the servers that decide about them.
-So the clock of the bound stands still while a fault acts upon the node, upon its links with these
-servers, or leaves no majority of them. The rule of any system (`fencepost_plugins.stopping`) knows
-no such servers, and excuses more.
+So the clock of the bound stands still while a fault acts upon the node, upon its link with the one
+of these that acts, or leaves no majority of them. The rule of any system
+(`fencepost_plugins.stopping`) knows no such servers, and excuses more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class _Deciders:
         """What keeps a process from ending; a server that decides tells none before."""
         deciders = self.around.deciders()
         decides = slot_of(process) in deciders
-        needed = frozenset() if decides else deciders
+        # Of those that decide, it tells the one that acts: a slow link to a standby kept nobody.
+        needed = frozenset() if decides else self.around.relied()
         upon = self.around.faults.among((process,), needed.__contains__)
         by_fault = next((why for _, why in upon), None)
         return by_fault or (None if decides else self.around.undecided())

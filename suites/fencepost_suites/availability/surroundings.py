@@ -187,7 +187,7 @@ class Surroundings:
         # A disturbance of standbys alone touches nothing that brokers rely upon. It does where the
         # controller has lost its majority by it: that one may resign, and then its leases end.
         if self.leading and not self._goes_on(event.at_ns):
-            return structs.replace(disturbance, slots=disturbance.slots | self._relied())
+            return structs.replace(disturbance, slots=disturbance.slots | self.relied())
         return disturbance
 
     def _changed(self, event: Event) -> Disturbance | None:
@@ -237,8 +237,8 @@ class Surroundings:
         if self.leading != ended:
             why = Reason.of("{process} ended", process=process_scope(ended))
             return Disturbance(why, frozenset({slot}))
-        # What was relied upon until now: afterwards `_relied` names all that decide.
-        relied, self.leading = self._relied(), ""
+        # What was relied upon until now: afterwards `relied` names all that decide.
+        relied, self.leading = self.relied(), ""
         why = Reason.of(
             "{process} ended, which acted as the controller: its successor grants whole leases",
             process=process_scope(ended),
@@ -267,7 +267,7 @@ class Surroundings:
             return None
         template = did + " as {why}: a new controller grants whole leases"
         elected = why.within(template, controller=process_scope(controller))
-        return Disturbance(elected, self._relied())
+        return Disturbance(elected, self.relied())
 
     def _explained(self, at_ns: int) -> Reason | None:
         """What may have made the voters elect; None if nothing that is known."""
@@ -337,7 +337,7 @@ class Surroundings:
     def _came(self, event: Event, did: str) -> Disturbance:
         why = Reason.of(did, process=process_scope(event.process))
         self.unrest = event.at_ns, why
-        return Disturbance(why, self._relied() | {slot_of(event.process)})
+        return Disturbance(why, self.relied() | {slot_of(event.process)})
 
     def _voting(self, servers: frozenset[str]) -> frozenset[str]:
         """Those that vote. Of those in doubt, the ones that run may not, and the others may."""
@@ -387,7 +387,7 @@ class Surroundings:
     def disturbs(self, disturbance: Disturbance | None, brokers: Iterable[int] = ()) -> bool:
         """Whether it affects what these brokers rely upon: each other, the clients, and the
         controller that acts. Where none is known to, they rely upon all the servers."""
-        relied = {*self._relied(), CLIENTS, *self._of(brokers)}
+        relied = {*self.relied(), CLIENTS, *self._of(brokers)}
         return disturbance is not None and disturbance.touches(relied)
 
     def hinders(self, disturbance: Disturbance, record: PartitionCommitted) -> bool:
@@ -398,7 +398,7 @@ class Surroundings:
         """
         if not self.disturbs(disturbance, {*record.isr, record.leader}):
             return False
-        leader, relied = frozenset(self.slots(record.leader)), self._relied()
+        leader, relied = frozenset(self.slots(record.leader)), self.relied()
         members = {*self._of(record.isr), *leader, *relied}
         if not leader or not disturbance.slots.isdisjoint({*members, CLIENTS}):
             return True
@@ -410,7 +410,9 @@ class Surroundings:
         wanted = frozenset(brokers)
         return (slot for slot, one in self.brokers.items() if one in wanted)
 
-    def _relied(self) -> frozenset[str]:
+    def relied(self) -> frozenset[str]:
+        """The slots of those that brokers turn to: the controller that acts, or all if none is
+        known to."""
         return frozenset({slot_of(self.leading)}) if self.leading else self.deciders()
 
     def undecided(self) -> Reason | None:
@@ -560,7 +562,7 @@ class Surroundings:
 
     def _connected(self, record: PartitionCommitted) -> Sequence[int]:
         """The members of the ISR that run, once each, and reach each other and the others."""
-        others = {*self._relied(), CLIENTS}
+        others = {*self.relied(), CLIENTS}
         at: dict[str, int] = {}
         for broker in record.isr:
             slots = self.slots(broker)

@@ -95,6 +95,11 @@ def test_a_fault_upon_another_brokers_links_is_no_excuse() -> None:
     assert stopped(story).verdict is Outcome.VIOLATED
 
 
+def test_a_fault_upon_its_link_with_a_standby_is_no_excuse_once_another_controller_acts() -> None:
+    found = stopped(cut_for(60_000, "broker-1 -> controller-2"))
+    assert (found.violated, found.excused) == (1, 0)
+
+
 def test_without_a_majority_of_the_controllers_a_broker_may_wait() -> None:
     story = Story()
     story.die("controller-1")
