@@ -102,6 +102,8 @@ class _Lengths:
     """Whether a controller found the lease ended or refused to renew it, or the broker asked to
     stop, since a record unfenced it: then another record may fence it. No later answer undoes that,
     since a deposed controller may still give answers."""
+    by_record: list[Deadline] = field(default_factory=list)
+    """Records that fenced it too early, unless a heartbeat of before is refused after."""
     suspects: list[Deadline] = field(default_factory=list)
 
 
@@ -126,8 +128,8 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             case HeartbeatAnswered(error="NONE"):
                 return self._answered(state, event, body)
             case HeartbeatAnswered(active=True) if state.record is not None:
-                own = body.incarnation == state.record.incarnation
-                state.ends = state.ends or own
+                if body.incarnation == state.record.incarnation:
+                    self._refused(state, body)
             case LeaseGranted():
                 return self._granted(state, event, body)
             case LeaseExpired():
@@ -136,6 +138,16 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             case BrokerCommitted():
                 return self._committed(state, event, body)
         return NOTHING
+
+    @staticmethod
+    def _refused(state: _Lengths, body: HeartbeatAnswered) -> None:
+        """A controller refuses to renew the lease. One that fences a broker by that, as it is far
+        behind, answers once the record is stored."""
+        state.ends = True
+        asked = state.exchanges.of.get(body.client, {}).get(body.lease_start_ms)
+        sent_ns = 0 if asked is None or asked.request is None else asked.request.at_ns
+        came_ns = max(sent_ns, body.received_at_ns)
+        state.by_record = [one for one in state.by_record if came_ns > one.to_ns]
 
     @staticmethod
     def _committed(state: _Lengths, event: Event, body: BrokerCommitted) -> Findings:
@@ -169,7 +181,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             bound_ns=period_ns,
         )
         late = Deadline(broken, (last.by,), last.since_ns, event.at_ns, period_ns, omission=False)
-        state.suspects.append(late)
+        state.by_record.append(late)
         return NOTHING
 
     @staticmethod
@@ -279,7 +291,7 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         return (broken,)
 
     def end(self, state: _Lengths, end: RunEnd) -> Findings:
-        return judged(state.suspects, end)
+        return judged([*state.suspects, *state.by_record], end)
 
 
 @dataclass(slots=True)

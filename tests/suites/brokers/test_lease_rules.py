@@ -142,6 +142,19 @@ def test_a_record_may_fence_a_broker_that_stops_or_is_refused(
     assert fenced_by_record(h.after(100)).violated == 0
 
 
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_a_broker_that_is_refused_may_be_fenced_before_it_is_answered(asked: str) -> None:
+    """One that is far behind is refused once the record that fences it is stored."""
+    h = unfenced_and_heard(HistoryBuilder()).after(100)
+    if asked == "before":
+        ask(h, start_ms=90)
+    fenced_by_record(h)
+    if asked == "after":
+        ask(h.after(100), start_ms=90)
+    answer(h, start_ms=90, error="STALE_BROKER_EPOCH")
+    assert verdict(h, "QC-13").violated == (asked == "after")
+
+
 @pytest.mark.parametrize(("epoch", "incarnation"), [(9, "x"), (9, "y")])
 def test_a_registration_ends_no_lease(epoch: int, incarnation: str) -> None:
     h = unfenced_and_heard(HistoryBuilder())
