@@ -36,6 +36,7 @@ from fencepost.model.errors import EnvironmentFailed
 from fencepost.runtimes.docker.engine import open_client
 from fencepost.runtimes.docker.pods import IMAGE as POD
 from fencepost.runtimes.docker.sources import SOURCES_LABEL, digest
+from fencepost_clusters.apache_kafka.builds import released
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION, image_of, resource
 from fencepost_clusters.apache_kafka.distribution import AGENT, AGENT_IN_IMAGE, installed
 from fencepost_clusters.etcd.build import binary, default_cache
@@ -252,13 +253,14 @@ def inputs(recipe: Recipe, base_id: str) -> str:
 def kafka_of(version: str) -> Software:
     """A version of Kafka, with the agent that serves its metrics. If the version has KRaft, the
     image also contains the metadata of a formatted disk."""
+    build = released(version)
 
     def stamp() -> str:
-        installed(version, os.environ, resource(LOGGING))
+        installed(build, os.environ, resource(LOGGING))
         return f"{version} {AGENT} {(HERE / 'kafka/archive.sh').read_text()} {resource(LOGGING)}"
 
     def put(context: Path) -> None:
-        kafka = installed(version, os.environ, resource(LOGGING))
+        kafka = installed(build, os.environ, resource(LOGGING))
         shutil.copytree(kafka.home / "lib", context / "kafka" / "lib")
         for made in kafka.home.glob("*.checkpoint"):  # none in a version without KRaft
             shutil.copy(made, context / "kafka")
