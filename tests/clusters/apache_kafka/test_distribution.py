@@ -12,7 +12,7 @@ import pytest
 
 from fencepost import EnvironmentFailed, UsageError
 from fencepost_clusters.apache_kafka import distribution
-from fencepost_clusters.apache_kafka.builds import released
+from fencepost_clusters.apache_kafka.builds import Build, released
 from fencepost_clusters.apache_kafka.cluster import NEWEST, KRaft, UntriedRelease, resource
 from fencepost_clusters.apache_kafka.distribution import cache, installed
 from fencepost_clusters.zookeeper import distribution as zookeeper
@@ -259,15 +259,15 @@ def test_kafka_is_installed_here_even_if_its_image_has_not_changed(
     """The observer of a run in containers reads the schemas from the cache."""
     monkeypatch.syspath_prepend(ROOT)
     images = importlib.import_module("images.build")
-    brought: list[str] = []
-    monkeypatch.setattr(images, "installed", lambda version, *_: brought.append(version))
+    brought: list[Build] = []
+    monkeypatch.setattr(images, "installed", lambda build, *_: brought.append(build))
     software = images.kafka_of("4.1.0")
     recipe = images.Recipe("fencepost/kafka:4.1.0", "kafka", "a base", software=software)
     labels = {images.INPUTS_LABEL: images.inputs(recipe, "id")}
     engine = SimpleNamespace(inspect_image=lambda _: {"Id": "id", "Config": {"Labels": labels}})
     brought.clear()
     assert not images.build(engine, recipe, "x86_64")
-    assert brought == ["4.1.0"]
+    assert brought == [released("4.1.0")]
 
 
 def test_the_cache_is_the_users() -> None:
