@@ -14,6 +14,7 @@ from fencepost_suites.brokers import (
     active_controllers,
     fencing,
     global_state,
+    lease_lengths,
     leases,
     refusals,
     registration,
@@ -47,8 +48,8 @@ from fencepost_suites.heartbeats import (
 from fencepost_suites.heartbeats import fencing as self_fencing
 from fencepost_suites.heartbeats import metadata as announced
 from fencepost_suites.heartbeats import stopping as stopping_brokers
+from fencepost_suites.quorum import changes, electorate, epochs, metadata, metrics, rights
 from fencepost_suites.quorum import disks as metadata_disks
-from fencepost_suites.quorum import electorate, epochs, metadata, metrics, rights
 from fencepost_suites.replication import (
     acknowledgements,
     agreement,
@@ -84,9 +85,9 @@ ALL: tuple[Rule[Any], ...] = (
     electorate.FollowsNewAddresses(),
     surfaces.SeenByTest("QC-24"),
     epochs.OneControllerAnEpoch(),
-    epochs.VisibleOnceCommitted(),
-    epochs.DeposedControllerReverts(),
-    epochs.ChangesSurviveFailover(),
+    changes.VisibleOnceCommitted(),
+    changes.DeposedControllerReverts(),
+    changes.ChangesSurviveFailover(),
     metadata_disks.CommittedRecordsAreStored(),
     metadata.StandbysHoldState(),
     metadata.RecordsReadAlike(),
@@ -98,7 +99,7 @@ ALL: tuple[Rule[Any], ...] = (
     surfaces.SeenByTest("QC-37"),
     refusals.UnfitBrokersRefused(),
     refusals.OnlineOnceCaughtUp(),
-    leases.LeaseFromBrokersStart(),
+    lease_lengths.LeaseFromBrokersStart(),
     leases.LostLeaseIsFenced(),
     active_controllers.OnlyActiveControllerAnswers(),
     active_controllers.IsolatedControllerResigns(),

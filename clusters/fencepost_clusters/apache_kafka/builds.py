@@ -19,7 +19,6 @@ on a release (settings, known findings) takes that of the version's first number
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import zipfile
 import zlib
@@ -28,22 +27,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from fencepost import UsageError
+from fencepost import UsageError, named_path
 
-RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+[-.+][0-9A-Za-z.+-]+")
 _SAYS = "kafka/kafka-version.properties"
 """In the jar of Kafka's clients."""
 _BROKER, _CLIENTS = "kafka_2.*-*.jar", "kafka-clients-*.jar"
 _NO_PROGRAM = re.compile(r"-(test|test-sources|test-fixtures|sources|scaladoc|javadoc)\.jar$")
-_OTHER_LOGGING = (
-    "slf4j-log4j12-",
-    "log4j-1.2.1",
-    "slf4j-reload4j-",
-    "reload4j-",
-    "logback-",
-)
-"""How the jars begin that would log beside Log4j 2."""
 _IN_CHECKOUT = (
     "core/build/libs/kafka_2.*.jar",
     "core/build/dependant-libs-2.*/*.jar",
@@ -79,10 +70,10 @@ def named(name: str, environment: Mapping[str, str]) -> Build:
     Raises UsageError for a folder without a Kafka, or with several, and for anything that is
     neither a version nor a path.
     """
-    folder = folder_of(name)
+    folder = named_path(name)
     if folder is not None:
         return _in_folder(folder)
-    if RELEASE.fullmatch(name):
+    if _RELEASE.fullmatch(name):
         return released(name)
     if not _VERSION.fullmatch(name):
         raise UsageError(
@@ -91,12 +82,6 @@ def named(name: str, environment: Mapping[str, str]) -> Build:
         )
     own = sorted(_maven_repository(environment).glob(f"org/apache/kafka/*/{name}/*.jar"))
     return Build(name, f"{name}-{_known_by(own)}" if own else name)
-
-
-def folder_of(name: str) -> Path | None:
-    """The folder that is named behind an `@`, if it is one."""
-    named = "/" in name or name.startswith((".", "~"))
-    return Path(os.path.normpath(Path(name).expanduser().absolute())) if named else None
 
 
 def _maven_repository(environment: Mapping[str, str]) -> Path:
@@ -134,7 +119,7 @@ def _jars(folder: Path) -> Sequence[Path]:
     kept = {
         jar.name: jar
         for jar in chain.from_iterable(map(folder.glob, patterns))
-        if not _NO_PROGRAM.search(jar.name) and not jar.name.startswith(_OTHER_LOGGING)
+        if not _NO_PROGRAM.search(jar.name)
     }
     return [kept[name] for name in sorted(kept)]
 

@@ -35,6 +35,7 @@ from fencepost import (
     Supplied,
     UsageError,
     View,
+    named_path,
 )
 from fencepost_clusters.apache_kafka import builds, disks, distribution, settings
 from fencepost_clusters.apache_kafka.builds import Build
@@ -105,8 +106,8 @@ class KRaft:
         Warns of one that is newer than those that were tried (`UntriedRelease`).
         """
         build = builds.named(version, os.environ)
-        folder = builds.folder_of(version)
-        other = replace(self, build=build, name=f"apache/kraft@{folder or version}")
+        name = f"apache/kraft@{named_path(version) or version}"
+        other = replace(self, build=build, name=name)
         if build.release < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise UsageError(f"apache/kraft knows Kafka {oldest} and newer, not {build.version}")
@@ -120,10 +121,6 @@ class KRaft:
             )
         return other
 
-    @property
-    def _release(self) -> tuple[int, ...]:
-        return self.build.release
-
     def layout(self, shape: Shape) -> Layout:
         """Controllers, brokers with a duplicate each, and the clients' slot.
 
@@ -136,7 +133,7 @@ class KRaft:
             raise NotApplicable("apache/kraft has one id for both nodes of a shared process")
         settings.check(shape)
         for own in shape.own.values():
-            if settings.BOOTSTRAP in settings.given(own) and self._release < CHANGEABLE:
+            if settings.BOOTSTRAP in settings.given(own) and self.build.release < CHANGEABLE:
                 raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
         return lay_out(shape, PORTS)
 
@@ -195,7 +192,7 @@ class KRaft:
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
-        changeable = OTHER_VOTERS if self._release >= CHANGEABLE else frozenset[str]()
+        changeable = OTHER_VOTERS if self.build.release >= CHANGEABLE else frozenset[str]()
         administration = EVERYWHERE | changeable | OTHER_BROKERS
         return KafkaFaultChooser(
             self.timing(shape),
@@ -216,7 +213,7 @@ class KRaft:
             "listener.security.protocol.map": (
                 "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
             ),
-            **_listeners(slot, address, place.advertised, self._release),
+            **_listeners(slot, address, place.advertised, self.build.release),
             "log.dirs": disk_of(place),
             **settings.given(shape.own_of(slot.name, place.process)),
         }
@@ -228,7 +225,7 @@ class KRaft:
             c.id_as(Role.CONTROLLER): f"{c.name}:{PORTS.controller}"
             for c in layout.of(Role.CONTROLLER)
         }
-        if self._release >= CHANGEABLE:
+        if self.build.release >= CHANGEABLE:
             return {settings.BOOTSTRAP: ",".join(found.values())}
         voters = (f"{node}@{where}" for node, where in found.items())
         return {"controller.quorum.voters": ",".join(voters)}
@@ -243,7 +240,7 @@ class KRaft:
         """The files by which start.sh formats a new disk, as StorageTool does."""
         meta = {"meta.properties": properties(_formatted(place))}
         first = place.layout.of(Role.CONTROLLER)
-        if self._release < CHANGEABLE or place.slot not in first:
+        if self.build.release < CHANGEABLE or place.slot not in first:
             return meta
         voters = [
             Voter(
@@ -255,7 +252,7 @@ class KRaft:
             for c in first
         ]
         formatted = b""
-        if self._release >= BEGINS_LOG:
+        if self.build.release >= BEGINS_LOG:
             formatted = distribution.first_metadata(self.build, os.environ, self.name)
         data = first_snapshot(voters, CONTROLLER_LISTENER, formatted)
         return {**meta, "snapshot.base64": base64.encodebytes(data).decode()}

@@ -49,7 +49,10 @@ STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=1\] started")
 """What a node logs, with and without KRaft."""
 LOG4J = "2.25.4"
 """Without a binding of SLF4J, Kafka logs nothing. Kafka 3 also uses the classes of Log4j 1."""
-OTHER_LOGGING = ("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar")
+OTHER_LOGGING = (
+    *("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar"),
+    *("slf4j-reload4j-*.jar", "reload4j-*.jar", "logback-*.jar"),
+)
 """Jars that would log beside Log4j 2."""
 ZOOKEEPER_CLIENT = "3.5.9"
 AGENT = "1.0.1"
@@ -176,7 +179,7 @@ def _bring(build: Build, home: Path, environment: Mapping[str, str]) -> None:
             download(what, artifacts(build), lib, home.parent, environment)
             if not list(lib.glob(f"{_kafka(build)}-*.jar")):
                 raise EnvironmentFailed(f"Maven downloaded no {_kafka(build)} for {what}")
-        for other in OTHER_LOGGING:  # a dependency of ZooKeeper's client
+        for other in OTHER_LOGGING:  # of ZooKeeper's client, or of a release
             for jar in lib.glob(other):
                 jar.unlink()
         whole.rename(home)

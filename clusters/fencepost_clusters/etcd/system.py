@@ -33,6 +33,7 @@ from fencepost import (
     Slot,
     UsageError,
     View,
+    named_path,
     no_such,
 )
 from fencepost_clusters.etcd import settings
@@ -76,8 +77,8 @@ class Etcd:
     def at(self, version: str) -> Etcd:
         """Another version, 3.5 or 3.6, or a program by its path: what has a slash in it, or begins
         with a dot or a tilde. Raises UsageError for anything else."""
-        if "/" in version or version.startswith((".", "~")):
-            own = Path(os.path.normpath(Path(version).expanduser().absolute()))
+        own = named_path(version)
+        if own is not None:
             return replace(self, own=own, version=version_of(own), name=f"etcd/cluster@{own}")
         if not _KNOWN.fullmatch(version):
             raise UsageError(

@@ -224,7 +224,6 @@ def soak(
     out: Path,
     report: Callable[[str], None],
     into: Soaked | None = None,
-    clock: Callable[[], int] = now_ns,
 ) -> Soaked:
     """Conducts the runs, as many at a time as there are jobs, while the budget has time for them.
 
@@ -250,7 +249,7 @@ def soak(
             shutil.rmtree(folder.path)
         return one
 
-    budget = Budget(wanted.budget_ns, clock)
+    budget = Budget(wanted.budget_ns, now_ns)
     for numbers in budget.rounds(in_rounds(wanted.runs, wanted.jobs)):
         # Once for each round: all its runs know the same, however they overlap, so a soak can be
         # repeated.

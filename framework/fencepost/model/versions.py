@@ -1,13 +1,28 @@
-"""Versions of the software under test, as far as one can stand in for another."""
+"""What stands behind the `@` in the name of a system: a version, or a path of a build; and which
+version stands in for another."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 _OWN = re.compile(r"\d+(\.\d+)+[-+.][0-9A-Za-z.+-]*[A-Za-z][0-9A-Za-z.+-]*")
 """A version that is no release: behind its numbers stands a word, as in `4.5.0-SNAPSHOT`."""
 _NUMBERS = re.compile(r"\d+(\.\d+)*")
+
+
+def named_path(version: str) -> Path | None:
+    """The whole path that stands in place of a version: it has a slash in it, or begins with a dot
+    or a tilde. None: it is a version.
+
+    A system's name is written into its runs with the whole path, since a replay may be asked for in
+    another folder.
+    """
+    if "/" not in version and not version.startswith((".", "~")):
+        return None
+    return Path(os.path.normpath(Path(version).expanduser().absolute()))
 
 
 def nearest(version: str, releases: Collection[str]) -> str:

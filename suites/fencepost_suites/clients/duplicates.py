@@ -246,6 +246,7 @@ class InOnePartition(Rule[_AllSent]):
         return tuple(
             _in_two(operation, home, place, one.read[operation])
             for place, one in state.of.items()
+            if one.read  # nearly never: each message is where it was sent
             for home, other in state.of.items()
             for operation in sorted(other.once & other.stored & one.read.keys())
             # It may have been read before its invocation was recorded.

@@ -46,7 +46,6 @@ def test_a_folder_of_jars_or_a_release_that_was_unpacked_says_its_version(
 ) -> None:
     put_kafka(tmp_path / below)
     put(tmp_path / below / "kafka_2.13-4.4.0-test.jar")
-    put(tmp_path / below / "slf4j-reload4j-1.7.36.jar")
     build = found(tmp_path)
     assert build.version == VERSION
     assert [jar.name for jar in build.jars] == [

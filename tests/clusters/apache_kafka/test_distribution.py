@@ -270,6 +270,23 @@ def test_kafka_is_installed_here_even_if_its_image_has_not_changed(
     assert brought == [released("4.1.0")]
 
 
+@pytest.mark.tool
+def test_no_other_library_of_a_build_logs_beside_log4j_2(tools: Path, tmp_path: Path) -> None:
+    environment = {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    kept = ["kafka_2.13-4.4.0", "log4j-core-2.24.3", "log4j-slf4j-impl-2.24.3"]
+    jars = [
+        tmp_path / f"{name}.jar"
+        for name in (*kept, "reload4j-1.2.25", "slf4j-reload4j-1.7.36", "logback-classic-1.5.0")
+    ]
+    for jar in jars:
+        put_jar(jar)
+    build = Build("4.4.0", "builds/mine", tuple(jars))
+    with pytest.raises(EnvironmentFailed, match="StorageTool of Kafka"):
+        installed(build, environment, "")
+    library = distribution.home_of(build, environment) / "lib"
+    assert sorted(jar.stem for jar in library.glob("*.jar")) == kept
+
+
 def test_the_cache_is_the_users() -> None:
     assert cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/fencepost/kafka")
     assert cache({"HOME": "/h"}) == Path("/h/.cache/fencepost/kafka")

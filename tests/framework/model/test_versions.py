@@ -1,10 +1,34 @@
-"""Which release stands in for a version."""
+"""What may stand in place of a version, and which release stands in for one."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fencepost import named_path
 from fencepost.model.versions import nearest
+
+
+@pytest.mark.parametrize(
+    ("named", "path"),
+    [
+        ("4.4.0", None),
+        ("4.5.0-SNAPSHOT", None),
+        ("", None),
+        ("./kafka", "/here/kafka"),
+        ("..", "/"),
+        ("libs/", "/here/libs"),
+        ("/opt/a/../etcd", "/opt/etcd"),
+        ("~/kafka", "/home/me/kafka"),
+    ],
+)
+def test_what_has_a_slash_or_begins_with_a_dot_or_a_tilde_is_a_path(
+    named: str, path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/here"))
+    assert named_path(named) == (None if path is None else Path(path))
 
 
 @pytest.mark.parametrize(
