@@ -16,19 +16,20 @@ from fencepost.model.versions import nearest
         ("4.4.0", None),
         ("4.5.0-SNAPSHOT", None),
         ("", None),
-        ("./kafka", "/here/kafka"),
-        ("..", "/"),
-        ("libs/", "/here/libs"),
+        ("./kafka", "{here}/kafka"),
+        ("../kafka", "{above}/kafka"),
+        ("libs/", "{here}/libs"),
         ("/opt/a/../etcd", "/opt/etcd"),
         ("~/kafka", "/home/me/kafka"),
     ],
 )
 def test_what_has_a_slash_or_begins_with_a_dot_or_a_tilde_is_a_path(
-    named: str, path: str | None, monkeypatch: pytest.MonkeyPatch
+    named: str, path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setattr(Path, "cwd", lambda: Path("/here"))
-    assert named_path(named) == (None if path is None else Path(path))
+    monkeypatch.chdir(tmp_path)
+    expected = path and Path(path.format(here=tmp_path, above=tmp_path.parent))
+    assert named_path(named) == expected
 
 
 @pytest.mark.parametrize(
