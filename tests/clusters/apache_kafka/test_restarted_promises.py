@@ -9,7 +9,7 @@ from tests.suites.partition_histories import why
 
 from fencepost import Evidence, ProcessSpawned
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import FollowingStarted, LogTruncated
+from fencepost_kafka import FollowingStarted, LeadershipStarted, LogTruncated
 
 
 def follows(h: HistoryBuilder, process: str, mark: int, end: int) -> None:
@@ -82,6 +82,26 @@ def truncates(h: HistoryBuilder, to: int) -> None:
 
 def test_a_truncation_below_the_high_watermark_breaks_kr_32() -> None:
     assert verdict(truncated(to=4, raised=5), "RP-15").violations[0].evidence is Evidence.SELF
+
+
+def test_a_truncation_names_the_leader_to_whose_log_it_truncates() -> None:
+    h = HistoryBuilder()
+    for epoch in (0, 1):
+        term = LeadershipStarted(
+            topic="orders",
+            partition=0,
+            leader_epoch=epoch,
+            isr=(2,),
+            log_start=0,
+            log_end=4,
+            high_watermark=4,
+        )
+        h.add("broker-2#1", term)
+    began = h.events()[-1].ref
+    follows(h, "broker-1#1", 5, 9)
+    raises(h, "broker-1#1", 6, as_leader=False)
+    truncates(h, 4)
+    assert verdict(h, "RP-15").violations[0].because == (began,)
 
 
 def test_a_truncation_to_the_high_watermark_exercises_kr_32() -> None:

@@ -111,6 +111,17 @@ def test_a_line_about_an_earlier_term_that_is_read_late_gives_no_time(
     assert (found.violated, found.exercised) == (1, 0)
 
 
+def test_a_silence_names_the_election_since_which_its_bound_counts() -> None:
+    h = begun()
+    ended(h, FIRST)
+    death = h.events()[-1].ref
+    h.after(2_000).add("controller-2#1", ControllerElected(epoch=2, log_end=9, last_epoch=1))
+    election = h.events()[-1].ref
+    record(h.after(BOUND_MS + 1), 20, fenced=True)
+    (found,) = verdict(h, "KR-02").violations
+    assert found.because == (death, election)
+
+
 def test_without_an_active_controller_nothing_is_overdue() -> None:
     h = begun()
     h.add(CONTROLLER, ControllerResigned(epoch=1, reason="no_majority"))

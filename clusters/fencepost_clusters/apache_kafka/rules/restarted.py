@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    Cause,
     Event,
     Evidence,
     Exercised,
@@ -96,12 +97,15 @@ class _Truncating:
     """process -> its high watermark."""
     open: bool = False
     """Whether replicas log their high watermarks: histories of before they did prove nothing."""
+    terms: dict[int, Cause] = field(default_factory=dict)
+    """leader epoch -> the event by which its leader began."""
 
 
 @final
 class DropsNothingCommitted(Rule[_Truncating]):
     """RP-15. By the follower's own words: where it truncates, and its high watermark before. What
-    replicas hold below it is compared on the disks (RP-05). Exercised by each truncation."""
+    replicas hold below it is compared on the disks (RP-05). The leader to whose log it truncates
+    proves nothing of that, but explains it. Exercised by each truncation."""
 
     clause = "RP-15"
     planes = KRAFT
@@ -116,15 +120,19 @@ class DropsNothingCommitted(Rule[_Truncating]):
                 state.marks[event.process] = body.high_watermark
             case FollowingStarted() | LeadershipStarted():
                 state.marks[event.process] = body.high_watermark
+                if isinstance(body, LeadershipStarted):
+                    state.terms.setdefault(body.leader_epoch, event.ref)
             case LogTruncated() if state.open:
                 mark = state.marks.get(event.process, 0)
                 if body.to_offset >= mark:
                     return (Exercised(event.ref, Evidence.SELF),)
+                term = state.terms.get(body.leader_epoch)
                 dropped = violated(
                     event.ref,
                     Evidence.SELF,
                     "{process} dropped {partition} from offset {offset} on, below its high "
                     "watermark {high_watermark}",
+                    () if term is None else (term,),
                     process=process_scope(event.process),
                     partition=partition_of(body),
                     offset=body.to_offset,

@@ -145,6 +145,8 @@ class _Silence:
     election gives it another `since_ns`: those alone would excuse it for good."""
     until_ns: int
     """When the broker may be heard again: a link that delays what it carries delivers it then."""
+    elected: tuple[Cause, ...] = ()
+    """The election since which its bound counts, if a controller was elected meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +442,8 @@ class SilentIsFenced(Rule[_Sessions]):
             # The bound counts from the moment when a controller can fence.
             for silence in state.silent.values():
                 silence.since_ns = event.at_ns
+                if isinstance(body, ControllerElected):
+                    silence.elected = (event.ref,)
         struck = body.ended if isinstance(body, ProcessExited) else event.process
         if (
             disturbed
@@ -606,7 +610,7 @@ class SilentIsFenced(Rule[_Sessions]):
             Evidence.PEER,
             "broker {broker} was silent for {silent_ns} ({why}) before it was fenced; its session "
             "timeout is {session_ns}",
-            (silence.ref,),
+            (silence.ref, *silence.elected),
             broker=broker_of(broker),
             silent_ns=at_ns - since_ns,
             why=silence.why,
