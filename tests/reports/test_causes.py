@@ -36,6 +36,7 @@ from fencepost_reports.one_run.causes import (
     NOTHING,
     REGAINED,
     RESTARTED,
+    SUPERSEDED,
     UNPROVEN,
     Causes,
     Failed,
@@ -45,6 +46,16 @@ from fencepost_reports.one_run.tables import CandidateRow
 
 LEADS = k.PartitionCommitted(
     offset=1, topic="orders", partition=0, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2)
+)
+
+LEADERSHIP = k.LeadershipStarted(
+    topic="orders",
+    partition=0,
+    leader_epoch=0,
+    isr=(1, 2),
+    log_start=0,
+    log_end=0,
+    high_watermark=0,
 )
 
 ADVANCED = k.HighWatermarkAdvanced(
@@ -378,6 +389,22 @@ def test_a_late_report_that_the_stated_server_has_it_is_no_loss_of_it() -> None:
     assert (found.position, found.how) == (last, LOST)
 
 
+def test_what_the_stated_server_took_after_the_proof_by_its_own_word_is_a_loss() -> None:
+    """A server refused what it lacks: it was elected after the proof."""
+    history = started()
+    history.after(20_000).add("clients/producer#1", ACKNOWLEDGED)
+    proof = history.events()[-1]
+    history.add("controller-1#1", led(2, 1))
+    taken = len(history.events()) - 1
+    history.add("broker-2#1", replace(LEADERSHIP, leader_epoch=1))
+    history.after(20_000).add("clients/reader#1", ACKNOWLEDGED)
+    told = frozenset({"metadata.partition", "replica.leadership_started"})
+    facts: Facts = {"partition": ORDERS, "server": Scope("broker", "2")}
+    reads = frozenset({"client.produce_completed"})
+    found = candidates(history.events(), facts, (proof,), reads, told)[0]
+    assert (found.position, found.how) == (taken, BETWEEN)
+
+
 class Named(Struct, frozen=True, tag="test.named"):
     """A third party names the leader of an epoch."""
 
@@ -597,6 +624,67 @@ def test_a_gain_that_a_rule_names_stands_for_the_restart_if_the_failure_names_bo
     both = restarted_broker({**RESTARTED_BROKER, "asked": 36, "epoch": 65}, (gain,))
     own = restarted_broker({**RESTARTED_BROKER, "epoch": 65}, (gain,))
     assert (both.how, both.scope, own.how) == (NAMED, "broker 1", NOTHING)
+
+
+@pytest.mark.parametrize(("leads_on", "how"), [(True, SUPERSEDED), (False, NOTHING)])
+def test_a_process_that_leads_after_another_took_its_nodes_authority_is_the_cause(
+    leads_on: bool, how: str
+) -> None:
+    """The former process of the node did not end: it leads beside the other one. What its rules
+    read does not matter then."""
+    history = started()
+    history.add("broker-1#1", registered(36))
+    history.add("broker-1-duplicate#1", NodeStarted(role="broker", node_id=1))
+    history.add("broker-1-duplicate#1", registered(65))
+    history.add("broker-1-duplicate#1", replace(LEADERSHIP, leader_epoch=1))
+    by = "broker-1#1" if leads_on else "broker-1-duplicate#1"
+    history.add(by, replace(LEADERSHIP, leader_epoch=1))
+    events = stored(history)
+    facts = {**STORED, "other": process_scope("broker-1-duplicate#1")}
+    first = candidates(events, facts, (), frozenset({"replica.leadership_started"}))[0]
+    assert first.how == how
+    assert first.scope == ("broker 1" if leads_on else "")
+
+
+@pytest.mark.parametrize(("after", "how"), [(True, NAMED), (False, NOTHING)])
+def test_an_election_of_the_same_node_after_the_proof_began_is_a_loss_that_a_rule_names(
+    after: bool, how: str
+) -> None:
+    """The new process knows nothing of what its former one had begun to wait for."""
+    history = started()
+    for number in (1, 2):
+        process = f"controller-1#{number}"
+        history.add(process, NodeStarted(role="controller", node_id=101))
+        if (number == 2) is after:
+            history.add(
+                "harness",
+                ProcessExited(ended="broker-2#1", exit_code=0, signal=9, expected=True),
+            )
+            death = history.events()[-1]
+        history.add(process, k.ControllerElected(epoch=number, log_end=0, last_epoch=0))
+    election = history.events()[-1]
+    reads = frozenset({"quorum.controller_elected"})
+    events = stored(history)
+    found = candidates(events, broker(2), (death, election) if after else (election,), reads)
+    assert found[0].how == how
+
+
+@pytest.mark.parametrize(("by", "how"), [(1, NOTHING), (2, LOST)])
+def test_what_a_process_gives_up_as_it_ends_is_not_why_it_ends(by: int, how: str) -> None:
+    history = started()
+    for number in (1, 2):
+        node = NodeStarted(role="controller", node_id=100 + number)
+        history.add(f"controller-{number}#1", node)
+    history.add("controller-1#1", k.ControllerElected(epoch=1, log_end=0, last_epoch=0))
+    taken = k.ControllerElected(epoch=2, log_end=0, last_epoch=0)
+    given_up = k.ControllerResigned(epoch=1, reason="failed")
+    history.after(60_000).add(f"controller-{by}#1", given_up if by == 1 else taken)
+    exited = ProcessExited(ended="controller-1#1", exit_code=1, signal=0, expected=False)
+    history.add("harness", exited)
+    reads = frozenset({"quorum.controller_resigned", "quorum.controller_elected"})
+    facts: Facts = {"process": process_scope("controller-1#1")}
+    found = candidates(history.events(), facts, reads=reads)
+    assert (found[0].how, len(found)) == (how, 2)
 
 
 def active(broker: int, new: str, old: str) -> k.BrokerStateChanged:

@@ -43,8 +43,9 @@ that broke the promise, until `_reports` asked for a kind that had not reported 
 
 What is not done. A loss over a scope of which the rules of the clause read nothing is no candidate,
 unless the failure states the scope, or they read of no authority at all: a consumer's rule reads
-nothing of leases. No sentence is read,
-and nearness in time alone proves nothing.
+nothing of leases. Or a process went on after another process of its node had taken the node's
+authority (`SUPERSEDED`): where one id runs twice, promises break by that of whatever family. No
+sentence is read, and nearness in time alone proves nothing.
 
 See docs/decisions/35-causes.md.
 """
@@ -58,7 +59,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import final
 
-from fencepost import OWN, Change, Event, Facts, Scope, slot_of
+from fencepost import OWN, Change, Event, Facts, ProcessExited, Scope, slot_of
 from fencepost.reporting import (
     AuthorityRow,
     Move,
@@ -77,6 +78,7 @@ REGAINED = "a process that took part had lost this before"
 TOOK = "a process that took part had taken this from another"
 CONCERNED = "the latest loss of what the failure concerns"
 WIDE = "the latest loss that the cluster depends on"
+SUPERSEDED = "another process of its node had taken this, and a process went on all the same"
 ASIDE = "the event that broke the promise also reports this, of processes that took no part"
 DECIDED = "it is the event that broke the promise: its former holder had lost nothing before"
 GAVE_UP = "it was given up, or taken by a decision: its holder had lost nothing before"
@@ -92,6 +94,7 @@ UNSEEN = "no event of this run gives authority to a process or takes it, so none
 CANDIDATES = 5
 """How many candidates of a failure are kept. `NOTHING` is always among them."""
 _SURE: Mapping[str, float] = {
+    SUPERSEDED: 0.96,
     NAMED: 0.95,
     ITSELF: 0.9,
     BROKE: 0.8,
@@ -151,6 +154,12 @@ class Incident:
         """Whether another node gained the authority by it, in this epoch."""
         last = self.rows[-1]
         return last.change == Change.GAINED and last.epoch == epoch and not self.by_itself
+
+    def is_new_term(self, epoch: int) -> bool:
+        """Whether what the cluster depends on was gained by it in this epoch, though by a process
+        of the same node: such a process knows nothing of the former term."""
+        last = self.rows[-1]
+        return last.wide and (last.change, last.epoch) == (Change.GAINED, epoch)
 
     def outlived(self, epoch: int, failed: Failed) -> bool:
         """Whether the former holder's node gained it anew by it, in this epoch, and the failure
@@ -255,6 +264,24 @@ class Failed:
             and at_ns - last.at_ns <= _UNAWARE_NS
         )
 
+    def begins_before(self, position: int) -> bool:
+        """Whether its proof begins before that position."""
+        return self._began[0] < position
+
+    def is_about(self, scope: str) -> bool:
+        """Whether it names the scope, or its own event is about it."""
+        return scope in self.stated or _name(scope) in self.names or scope in self.scopes
+
+    def ends_holder_of(self, incident: Incident) -> bool:
+        """Whether a process ended by itself, and had given up by its own word what nobody took."""
+        body = None if self.event is None else self.event.body
+        first, last = incident.first, incident.rows[-1]
+        return (
+            isinstance(body, ProcessExited)
+            and first.process == first.former == body.ended
+            and last.change == Change.LOST
+        )
+
     def _turned(self, incident: Incident) -> bool:
         """Whether another took the authority by it, of which the rules read nothing."""
         return {row.kind for row in incident.rows} <= self.unread and not incident.by_itself
@@ -328,7 +355,7 @@ class Causes:
         for scope in sorted(scopes):
             incidents = list(self._incidents(scope, failed))
             named = _named(scope, incidents, failed, parties)
-            after = [i for i in incidents if failed.follows(i) and not _takes(i, failed, parties)]
+            after = [i for i in incidents if failed.follows(i) and self._moves(i, failed, parties)]
             # The first of them: whoever had it when the proof began lost it then. A process that
             # took part may lose it again later; what the proof shows was lost the first time.
             first = [i for i in after if _loses_it(i, failed, parties)][-1:] or after[-1:]
@@ -385,6 +412,7 @@ class Causes:
         """The scopes of which a loss may matter."""
         stated, names = failed.stated, failed.names
         named = {s for event in failed.events for s in _scopes(event)}
+        superseded = self._superseded_nodes(failed, parties)
         concerned = named.union(parties, self._wide)
         families = None
         if failed.reads is not None:
@@ -394,6 +422,7 @@ class Causes:
             scope
             for scope in self._scopes
             if scope in stated
+            or scope in superseded
             or (
                 (families is None or scope.partition(" ")[0] in families)
                 and (scope in concerned or _name(scope) in names)
@@ -466,6 +495,8 @@ class Causes:
         )
 
     def _how(self, incident: Incident, failed: Failed, parties: Collection[str], why: str) -> str:
+        if self._goes_on(incident, failed):
+            return SUPERSEDED
         if why == NAMED:
             return ITSELF if failed.loses(incident.first.scope) else NAMED
         former, taker = incident.first, incident.rows[-1]
@@ -490,6 +521,8 @@ class Causes:
         outside = all(event.process not in self.nodes for _, event in failed.because)
         if failed.proves_without(incident) and (took or not outside):
             return UNPROVEN
+        if failed.ends_holder_of(incident):
+            return GAVE_UP
         listed = lost and self._is_listed(former.former, former.former_node, failed, parties)
         if (listed or self._given_up(incident, failed)) and self._handed_over(incident, failed):
             return GAVE_UP
@@ -503,6 +536,47 @@ class Causes:
         if incident.by_itself:
             return RESTARTED
         return WIDE if former.wide else CONCERNED
+
+    def _goes_on(self, incident: Incident, failed: Failed) -> bool:
+        """Whether another process of a node took its authority, and the former one went on: by its
+        own word it has gained since what the failure is about."""
+        first, last = incident.first, incident.rows[-1]
+        if first.scope != first.former_node or last.change != Change.GAINED:
+            return False
+        if not first.former or last.holder in ("", first.former) or last.node != first.scope:
+            return False
+        return any(
+            row.process == first.former
+            and row.change == Change.GAINED
+            and last.position < row.position <= failed.position
+            for scope, rows in self._scopes.items()
+            if scope != first.scope and failed.is_about(scope)
+            for row in rows
+        )
+
+    def _superseded_nodes(self, failed: Failed, parties: Collection[str]) -> frozenset[str]:
+        """The nodes that took part, and of which a former process went on."""
+        processes = Counter(node for nodes in self.nodes.values() for node in nodes)
+        return frozenset(
+            node
+            for node in parties
+            if processes[node] > 1 and node in self._scopes
+            if any(self._goes_on(one, failed) for one in self._incidents(node, failed))
+        )
+
+    def _moves(self, incident: Incident, failed: Failed, parties: Collection[str]) -> bool:
+        """Whether the authority moved then. Of what a process that took part has gained, a third
+        party tells late: if by its own word it has gained that after the proof, it did move."""
+        if not _takes(incident, failed, parties):
+            return True
+        last = incident.rows[-1]
+        own = (
+            row.position
+            for row in self._scopes[last.scope]
+            if (row.change, row.epoch) == (Change.GAINED, last.epoch)
+            and last.node in self.nodes.get(row.process, ())
+        )
+        return failed.begins_before(next(own, -1))
 
     def _is_listed(self, process: str, node: str, failed: Failed, parties: Collection[str]) -> bool:
         """Whether a holder took part by nothing but a list of members: that is the background of a
@@ -609,7 +683,11 @@ def _named(
                     found += after
                 else:
                     found += [
-                        i for i in before if i.gained_in(one.epoch) or i.outlived(one.epoch, failed)
+                        i
+                        for i in before
+                        if i.gained_in(one.epoch)
+                        or i.outlived(one.epoch, failed)
+                        or (i.is_new_term(one.epoch) and failed.begins_before(i.first.position))
                     ]
     return found
 
