@@ -154,9 +154,15 @@ class _Loss:
 
     positions: list[int]
     at_ns: int
-    holder: str
+    holders: list[str]
+    """Whoever held it and lost it, in their order."""
     closed: bool = False
     last_ns: int = 0
+
+    @property
+    def holder(self) -> str:
+        """Whoever lost it first."""
+        return self.holders[0]
 
 
 @final
@@ -234,9 +240,11 @@ def _losses(events: Sequence[Event]) -> _Losses:
             if taken:
                 loss = losses.get(one.scope)
                 if loss is None or (loss.closed and event.at_ns - loss.last_ns > SAME_NS):
-                    loss = losses[one.scope] = _Loss([], event.at_ns, holder)
+                    loss = losses[one.scope] = _Loss([], event.at_ns, [])
                     of_holders[one.scope, holder] = loss
                 loss.positions.append(position)
+                if holder not in loss.holders:
+                    loss.holders.append(holder)
                 loss.last_ns = event.at_ns
                 loss.closed = one.change is Change.GAINED
                 latest = position
@@ -280,7 +288,7 @@ def _scopes_of(
         elif one == PARTITION:
             found += partitions
         elif one == LEADER:
-            found += [losses[scope].holder for scope in partitions if scope in losses]
+            found += [one for s in partitions if s in losses for one in losses[s].holders]
         elif one == STATED:
             found += [about.words for about in scopes_of({one: broken.facts.get("broker")})]
         elif one == WENT_OUT:
