@@ -61,6 +61,8 @@ class _Dead:
     ref: Cause
     calm_ns: int | None
     """Since when servers have been able to decide, undisturbed; not before its death."""
+    calm: Cause
+    """The event by which that began."""
     excuse: Reason | None = None
     """What disturbed them since its death."""
     excused: Reason | None = None
@@ -264,9 +266,10 @@ class DeadIsFenced(Rule[_Deaths]):
             if reason is not None:
                 dead.calm_ns, dead.excuse = None, reason
             elif dead.calm_ns is None:
-                dead.calm_ns = event.at_ns
+                dead.calm_ns, dead.calm = event.at_ns, event.ref
             elif disturbance is not None and state.around.disturbs(disturbance):
-                dead.calm_ns, dead.excuse = event.at_ns, disturbance.why
+                dead.calm_ns, dead.calm = event.at_ns, event.ref
+                dead.excuse = disturbance.why
         if isinstance(body, ProcessExited):
             self._died(state, event, body, reason)
         return found
@@ -284,7 +287,8 @@ class DeadIsFenced(Rule[_Deaths]):
         if others - state.ids.refused and not state.ids.held(body.ended, broker):
             return
         calm_ns = event.at_ns if reason is None else None
-        dead = _Dead(event.at_ns, event.ref, calm_ns, reason, done=not state.left(broker))
+        at, done = event.ref, not state.left(broker)
+        dead = _Dead(event.at_ns, at, calm_ns, calm=at, excuse=reason, done=done)
         state.dead[broker] = dead
 
     @staticmethod
@@ -309,7 +313,7 @@ class DeadIsFenced(Rule[_Deaths]):
                 at,
                 Evidence.PEER,
                 late if excused else late + calm,
-                (dead.ref,),
+                (dead.ref,) if excused or dead.calm == dead.ref else (dead.ref, dead.calm),
                 after_ns=at_ns - dead.at_ns,
                 broker=broker_of(broker),
                 left=left,

@@ -13,7 +13,7 @@ from tests.suites.availability.availability_histories import (
 )
 from tests.suites.partition_histories import stated, why
 
-from fencepost import NodeStarted, Stalled
+from fencepost import NodeStarted, ProcessExited, Stalled
 from fencepost.testing import Outcome
 from fencepost_kafka import BrokerDeleted, BrokersListed
 
@@ -43,6 +43,20 @@ def test_a_dead_broker_that_stays_unfenced_and_leads_is_a_violation() -> None:
     assert stated(found, "after_ns", "calm_ns") == (8_502_000_000, 8_502_000_000)
     assert stated(found, "broker", "unfenced", "places") == ("broker 1", True, ("orders-0",))
     assert found.violations[0].because
+
+
+def test_a_violation_names_the_election_since_which_the_bound_counts() -> None:
+    story = Story()
+    for controller in (1, 2):
+        story.die(f"controller-{controller}")
+    dead(1_000, story)
+    death = next(e.ref for e in reversed(story.h.events()) if isinstance(e.body, ProcessExited))
+    story.spawn("controller-2")
+    story.elect(2)
+    election = story.h.events()[-1].ref
+    story.after(30_000)
+    (broken,) = fenced(fence(story)).violations
+    assert broken.because == (death, election)
 
 
 def test_a_dead_broker_that_is_fenced_in_time_exercises_the_promise() -> None:
