@@ -161,6 +161,7 @@ from fencepost.model.system.simulable import (
     SimulatedDisk,
     SimulatedProcess,
 )
+from fencepost.model.system.status import Cell, ShowsStatus, StatusTable
 from fencepost.model.system.topology import (
     CLIENT,
     Cut,
@@ -217,6 +218,7 @@ __all__ = [
     "Authority",
     "AuthorityChange",
     "Cause",
+    "Cell",
     "Chance",
     "Change",
     "ChoosesFaults",
@@ -342,6 +344,7 @@ __all__ = [
     "Selecting",
     "Shape",
     "Shared",
+    "ShowsStatus",
     "Signal",
     "Simulable",
     "SimulatedDisk",
@@ -352,6 +355,7 @@ __all__ = [
     "Stalled",
     "StartsInOrder",
     "StatesBounds",
+    "StatusTable",
     "Strike",
     "Supersedes",
     "Supplied",

@@ -52,6 +52,7 @@ from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.probe import kafka_probe
 from fencepost_kafka.recovery import missing, superseded
+from fencepost_kafka.status import status
 from fencepost_kafka.vocabulary import with_spare_broker
 
 PORTS = Ports(metrics=9095)
@@ -129,6 +130,9 @@ class ReferenceQuorum:
 
     states_of = staticmethod(states_of)
     """See `fencepost_kafka.faults.states`."""
+
+    status = staticmethod(status)
+    """See `fencepost_kafka.status`."""
 
     grown = staticmethod(with_spare_broker)
     """With a broker that a random schedule may add."""

@@ -31,6 +31,7 @@ from fencepost.model.system.capabilities import (
     Versioned,
 )
 from fencepost.model.system.simulable import Framing, Simulable
+from fencepost.model.system.status import ShowsStatus
 
 _WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
 """Capabilities of several members."""
@@ -40,7 +41,7 @@ _OF_PROGRAMS: Sequence[type] = (Contained, ParsesLogs)
 """Capabilities that only a system with programs can use."""
 _ALL: Sequence[type] = (
     *(System, Probed, Faceted, Launchable, Observed, HasSuite, HasDefects, Mutable, Supersedes),
-    *(Configured, ChoosesFaults, Framing, StartsInOrder, *_WHOLE, *_OF_PROGRAMS),
+    *(Configured, ChoosesFaults, Framing, ShowsStatus, StartsInOrder, *_WHOLE, *_OF_PROGRAMS),
 )
 
 

@@ -56,6 +56,7 @@ from fencepost_kafka.faults.situation import Servers
 from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out_beside
 from fencepost_kafka.recovery import missing
+from fencepost_kafka.status import status
 
 DEFAULT_VERSION = "3.9.2"
 VERSIONS = ("2.1.1", DEFAULT_VERSION)
@@ -132,6 +133,9 @@ class ZooKeeperMode:
 
     states_of = staticmethod(states_of)
     """See `fencepost_kafka.faults.states`."""
+
+    status = staticmethod(status)
+    """See `fencepost_kafka.status`."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`. A second broker with an id ends by itself at

@@ -52,6 +52,7 @@ from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.situation import Servers
 from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.recovery import missing
+from fencepost_kafka.status import status
 
 SUITE_SETTINGS: Mapping[str, str] = {
     "broker.heartbeat.interval.ms": "300",
@@ -133,6 +134,9 @@ class ReferenceLegacy:
 
     states_of = staticmethod(states_of)
     """See `fencepost_kafka.faults.states`."""
+
+    status = staticmethod(status)
+    """See `fencepost_kafka.status`."""
 
     def fault_chooser(self, shape: Shape) -> FaultChooser:
         """See `fencepost_kafka.faults.random_faults`."""
