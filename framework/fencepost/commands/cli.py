@@ -20,7 +20,8 @@ from typing import NoReturn
 import typer
 from typer._click import exceptions as click  # typer re-exports no base class
 
-from fencepost.commands.cluster import up
+from fencepost.commands.by_hand import OPTIONS_OF_FAULTS, fault, heal, status
+from fencepost.commands.cluster import down, up
 from fencepost.commands.compare import compare
 from fencepost.commands.conformance import conformance
 from fencepost.commands.defects import defects
@@ -87,7 +88,11 @@ COMMANDS: Mapping[Callable[..., None], str] = {
 """Each command with its summary for the list of commands, which cuts off a longer line."""
 for command, line in COMMANDS.items():
     app.command(short_help=line)(command)
+app.command(short_help="Break the cluster in the hand.", context_settings=OPTIONS_OF_FAULTS)(fault)
+app.command(short_help="Heal the faults of the cluster in the hand.")(heal)
+app.command(short_help="Show the cluster in the hand.")(status)
 cluster_app.command(short_help="Start a cluster and keep it.")(up)
+cluster_app.command(short_help="End it, and judge its run.")(down)
 app.add_typer(cluster_app, name="cluster")
 
 INTERRUPTED = "interrupted; everything that was started has ended"

@@ -1,17 +1,20 @@
-"""`fencepost cluster up`: a cluster for a client of the user's own."""
+"""`fencepost cluster up` and `down`: a cluster for a client of the user's own, and its end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from fencepost.campaigns import endings
+from fencepost.commands.by_hand import Named, asked
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
     Count,
     Defects,
+    Json,
     Out,
     Runtime,
     Seed,
@@ -21,16 +24,19 @@ from fencepost.commands.options import (
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
-    print_failure,
+    print_json,
     print_line,
     progress,
     show,
 )
-from fencepost.events import ProcessExited, kind_name
-from fencepost.model.errors import FencepostError, Violation
-from fencepost.model.runtime import Condition
+from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, FencepostError, Violation
 from fencepost.model.system.shape import shape_of
-from fencepost.runs.run import Run, RunResult, RunSpec, check_runtime, check_spec, new_folder
+from fencepost.plugins.manager import Plugins
+from fencepost.plugins.reports import ReportRequest
+from fencepost.runs.by_hand.channel import Asked, Channel, meeting_of
+from fencepost.runs.by_hand.holding import HeldCluster
+from fencepost.runs.by_hand.messages import EndCluster, Ended
+from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
 
@@ -47,8 +53,10 @@ def up(
     defects: Defects = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C or SIGTERM;
-    then judges what it did.
+    """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C, SIGTERM or
+    `fencepost cluster down`; then judges what it did, and makes the page of its run.
+
+    From a second terminal, `fencepost fault`, `heal` and `status` break it, heal it and show it.
 
     If nodes tell clients names instead of addresses, the run folder's `hosts` has them, as a hosts
     file: for nss_wrapper (NSS_WRAPPER_HOSTS), a JVM (-Djdk.net.hosts.file) or /etc/hosts.
@@ -61,49 +69,92 @@ def up(
     check_runtime(runtime)
     check_spec(spec)
     folder = new_folder(out, "cluster")
-    with Run.start(spec, plugins, folder, progress()) as started:
+    # Before anything is started: it may be refused.
+    meeting = meeting_of(folder.path)
+    with Run.start(spec, plugins, folder, progress()) as run:
         if workload:
-            started.clients.load()
-        print_line(",".join(started.runtime.bootstrap))
-        if names := started.runtime.names:
+            run.clients.load()
+        print_line(",".join(run.runtime.bootstrap))
+        if names := run.runtime.names:
             path = folder.path / FILE
             path.write_text(hosts_file(names))
             show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))
         else:
             show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
-        show(errors(), (f"run folder {folder.path}; end it with Ctrl-C or SIGTERM", "dim"))
-        try:
-            _tell_of_ends(started)
-        except KeyboardInterrupt:
-            # It ends so as planned, and its history is judged as that of any other run. A second
-            # interrupt cuts it short.
-            _tell_of_verdicts(started.finish())
-            raise
+        with Channel.open(meeting) as channel:
+            for line in _how_to_go_on(run):
+                show(errors(), (line, "dim"))
+            ended, why = _held(HeldCluster(run, channel, _say_aside))
+        # It ends so as planned, also by an interrupt or an error, and its history is judged as that
+        # of any other run. A second interrupt cuts it short.
+        end = _end(run, plugins)
+        for line in end.says:
+            show(errors(), line)
+        if end.page:
+            print_line(end.page)
+        if ended is not None:
+            ended.answer(end)
+        if why is not None and end.exit_code != EXIT_VIOLATED:
+            raise why
+    raise typer.Exit(end.exit_code)
 
 
-def _tell_of_ends(run: Run) -> None:
-    """Says of each node that ends by itself that it did, until an interrupt."""
-    kind, told = kind_name(ProcessExited), 0
-    while True:
-        run.runtime.advance(_more(kind, told), 1 << 62)
-        # Several may have ended at once, and the view knows the last one only.
-        bodies = [one.body for one in run.runtime.events() if one.kind == kind]
-        for body in bodies[told:]:
-            if isinstance(body, ProcessExited) and not body.expected:
-                show(errors(), (f"{body.sentence()}; it is started again", "yellow"))
-        told = len(bodies)
+def down(run: Named = None, json: Json = False) -> None:
+    """Ends a cluster that `fencepost cluster up` keeps, and waits until its run was judged; prints
+    the page, and ends with the exit code of the verdicts."""
+    answer = asked(run, EndCluster(), Ended)
+    if json:
+        print_json(answer)
+    else:
+        for line in answer.says:
+            show(errors(), line)
+        if answer.page:
+            print_line(answer.page)
+    raise typer.Exit(answer.exit_code)
 
 
-def _tell_of_verdicts(result: RunResult) -> None:
-    """Says what held, and what the cluster broke, if anything, and how to read why."""
+def _held(cluster: HeldCluster) -> tuple[Asked | None, BaseException | None]:
+    """Who asked for the cluster's end, or what ended it."""
+    try:
+        return cluster.hold(), None
+    except (KeyboardInterrupt, FencepostError, Violation) as why:
+        return None, why
+
+
+def _say_aside(line: str) -> None:
+    show(errors(), (line, "yellow"))
+
+
+def _how_to_go_on(run: Run) -> Iterator[str]:
+    """The commands of a second terminal, with a node of this cluster as their example."""
+    node = run.runtime.layout.nodes()[-1].name
+    yield f"run folder {run.folder.path}"
+    yield "from a second terminal:"
+    yield "  fencepost status --watch"
+    if "isolate" in run.plugins.faults:
+        yield f"  fencepost fault isolate {node} --for 10s      (fencepost fault lists all)"
+    yield "  fencepost heal"
+    yield "  fencepost cluster down                       (or here: Ctrl-C, or SIGTERM)"
+
+
+def _end(run: Run, plugins: Plugins) -> Ended:
+    """Ends and judges the run, and makes its page."""
+    result = run.finish()
     verdicts = result.judgement.verdicts
-    show(errors(), endings.what_held([{one: v.verdict for one, v in verdicts.items()}]))
+    says = [endings.what_held([{one: v.verdict for one, v in verdicts.items()}])]
+    code, reason = EXIT_CLEAN, ""
     try:
         result.check()
     except (Violation, FencepostError) as error:
-        print_failure(str(error))
-        show(errors(), endings.go_on(str(result.folder.path)))
-
-
-def _more(kind: str, than: int) -> Condition:
-    return Condition("another end", lambda view: view.kinds[kind] > than)
+        code, path = error.exit_code, str(result.folder.path)
+        broken = endings.violated(len(result.judgement.broken))
+        reason = ", ".join(broken) if code == EXIT_VIOLATED else str(error).partition("\n")[0]
+        says += [str(error), endings.go_on(path)]
+    page = ""
+    try:
+        plugins.check_report(1)
+        page = plugins.report(ReportRequest.of([result.folder.path], result.folder.report))
+    except FencepostError as lacking:
+        says.append(f"no page was made: {lacking}")
+    says.append(endings.exit_reason(code, reason))
+    return Ended(folder=str(result.folder.path), page=page, says=tuple(says), exit_code=code)

@@ -69,18 +69,19 @@ _UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smh])")
 
 
-def _span(text: str) -> int:
+def span_ns(text: str) -> int:
+    """A time such as 90s, 20m or 2h, in nanoseconds; raises typer.BadParameter."""
     found = _SPAN.fullmatch(str(text))
-    if found is None or not (span_ns := round(float(found[1]) * _UNITS[found[2]])):
+    if found is None or not (span := round(float(found[1]) * _UNITS[found[2]])):
         raise typer.BadParameter(f"{text!r} is no time such as 90s, 20m or 2h")
-    return span_ns
+    return span
 
 
 Budget = Annotated[
     int | None,
     typer.Option(
         help="The time that all runs may take, such as 20m: none begins that may not end in it.",
-        parser=_span,
+        parser=span_ns,
         metavar="TIME",
     ),
 ]

@@ -137,7 +137,7 @@ class Plugins:
 
     def fault(self, name: str, /, *args: object, **arguments: object) -> Fault:
         """A fault of that name; raises UsageError for an unknown name or arguments it refuses."""
-        factory = self._get("fault", name, self.faults)
+        factory = self.fault_factory(name)
         try:
             return factory(*args, **arguments)
         except TypeError as error:
@@ -145,6 +145,10 @@ class Plugins:
             raise UsageError(
                 f"the fault '{name}' was given wrong arguments: {error}; it takes: {takes}"
             ) from error
+
+    def fault_factory(self, name: str) -> FaultFactory:
+        """What makes the faults of that name; raises UsageError as `system` does."""
+        return self._get("fault", name, self.faults)
 
     def run_judged(self, run_folder: Path) -> None:
         """Calls `fencepost_run_judged` of every plugin; a warning names a plugin that raises."""

@@ -34,6 +34,12 @@ from fencepost.runs import coverage, schedule
 from fencepost.runs.schedule import Asked, Injection, Kind, Schedule, Select, Skipped
 from fencepost.workloads.workers import Administers
 
+
+def lasting_ms(fault: Fault) -> int | None:
+    """How long a fault lasts that ends by itself; None for one that lasts until it is healed."""
+    return fault.lasts_ms if isinstance(fault, Passing) else None
+
+
 States = Callable[[Slot, Collection[str]], Sequence[str]]
 """The states that a slot is in now, given the names of the faults that affect it."""
 
@@ -49,8 +55,11 @@ class Active:
         heal: Callable[[], Receipt],
         measure: Callable[[int], Receipt],
         victims: Sequence[str] = (),
+        arguments: Mapping[str, object] | None = None,
     ) -> None:
         self.fault_id = fault_id
+        self.arguments = arguments or {}
+        """Those of the fault, as plain data."""
         self.victims = victims
         """The names of the slots that it is aimed at."""
         self.targets = injected.targets
@@ -156,6 +165,17 @@ class Faults:
         shows it, and a replay repeats it. Raises UsageError if its target does not exist; then
         nothing was injected, and the schedule is as before.
         """
+        active = self.begin(fault)
+        if (lasts_ms := lasting_ms(fault)) is not None:
+            # The time counts from the end of the measurement, so that a fault acts for at least as
+            # long as it says.
+            let_pass_until(self._runtime, self._runtime.now_ns() + lasts_ms * MS)
+            active.heal()
+        return active
+
+    def begin(self, fault: Fault) -> Active:
+        """As `inject`, but the caller heals a fault that ends by itself, too: after
+        `lasting_ms`."""
         # 1. What is to be known of the time before: the fault itself changes the states of its
         # victims, and its effects are those that are written down from here on.
         number = len(self._injections)
@@ -225,13 +245,9 @@ class Faults:
             lambda: self._heal(number, injected),
             lambda limit_ms: self._measure(number, injected, limit_ms),
             victims,
+            arguments=fault.arguments(),
         )
         self._active.append(active)
-        if isinstance(fault, Passing) and fault.lasts_ms is not None:
-            # The time counts from the end of the measurement, so that a fault acts for at least as
-            # long as it says.
-            let_pass_until(self._runtime, self._runtime.now_ns() + fault.lasts_ms * MS)
-            active.heal()
         return active
 
     def inject_named(self, name: str, arguments: Mapping[str, object]) -> Active:
