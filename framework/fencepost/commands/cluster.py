@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -74,29 +74,20 @@ def up(
     with Run.start(spec, plugins, folder, progress()) as run:
         if workload:
             run.clients.load()
-        print_line(",".join(run.runtime.bootstrap))
-        if names := run.runtime.names:
-            path = folder.path / FILE
-            path.write_text(hosts_file(names))
-            show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))
-        else:
-            show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
+        # Before the address is printed: a script that waits for that line may go on at once.
         with Channel.open(meeting) as channel:
-            for line in _how_to_go_on(run):
-                show(errors(), (line, "dim"))
+            _introduce(run)
             ended, why = _held(HeldCluster(run, channel, _say_aside))
         # It ends so as planned, also by an interrupt or an error, and its history is judged as that
         # of any other run. A second interrupt cuts it short.
         end = _end(run, plugins)
-        for line in end.says:
-            show(errors(), line)
-        if end.page:
-            print_line(end.page)
+        _show_end(end)
         if ended is not None:
             ended.answer(end)
-        if why is not None and end.exit_code != EXIT_VIOLATED:
+        # A violation stands, whatever ended the run; an interrupt has an exit code of its own.
+        if why is not None and (end.exit_code != EXIT_VIOLATED or not isinstance(why, Exception)):
             raise why
-    raise typer.Exit(end.exit_code)
+    _exit(end)
 
 
 def down(run: Named = None, json: Json = False) -> None:
@@ -106,11 +97,20 @@ def down(run: Named = None, json: Json = False) -> None:
     if json:
         print_json(answer)
     else:
-        for line in answer.says:
-            show(errors(), line)
-        if answer.page:
-            print_line(answer.page)
-    raise typer.Exit(answer.exit_code)
+        _show_end(answer)
+    _exit(answer)
+
+
+def _show_end(end: Ended) -> None:
+    for line in end.says:
+        show(errors(), line)
+    if end.page:
+        print_line(end.page)
+
+
+def _exit(end: Ended) -> NoReturn:
+    show(errors(), end.reason)
+    raise typer.Exit(end.exit_code)
 
 
 def _held(cluster: HeldCluster) -> tuple[Asked | None, BaseException | None]:
@@ -123,6 +123,19 @@ def _held(cluster: HeldCluster) -> tuple[Asked | None, BaseException | None]:
 
 def _say_aside(line: str) -> None:
     show(errors(), (line, "yellow"))
+
+
+def _introduce(run: Run) -> None:
+    """Prints the bootstrap address, and how to go on."""
+    print_line(",".join(run.runtime.bootstrap))
+    if names := run.runtime.names:
+        path = run.folder.path / FILE
+        path.write_text(hosts_file(names))
+        show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))
+    else:
+        show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
+    for line in _how_to_go_on(run):
+        show(errors(), (line, "dim"))
 
 
 def _how_to_go_on(run: Run) -> Iterator[str]:
@@ -156,5 +169,10 @@ def _end(run: Run, plugins: Plugins) -> Ended:
         page = plugins.report(ReportRequest.of([result.folder.path], result.folder.report))
     except FencepostError as lacking:
         says.append(f"no page was made: {lacking}")
-    says.append(endings.exit_reason(code, reason))
-    return Ended(folder=str(result.folder.path), page=page, says=tuple(says), exit_code=code)
+    return Ended(
+        folder=str(result.folder.path),
+        page=page,
+        says=tuple(says),
+        reason=endings.exit_reason(code, reason),
+        exit_code=code,
+    )

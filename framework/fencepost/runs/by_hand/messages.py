@@ -123,6 +123,8 @@ class Ended(Struct, frozen=True, kw_only=True, tag="ended"):
     page: str
     says: tuple[str, ...]
     exit_code: int
+    reason: str
+    """Why it is that exit code."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag="refused"):

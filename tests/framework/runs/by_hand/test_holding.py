@@ -30,7 +30,7 @@ from fencepost.runs.by_hand.messages import (
 )
 from fencepost.runs.run import Run, RunSpec, new_folder
 
-END = Ended(folder="", page="", says=(), exit_code=0)
+END = Ended(folder="", page="", says=(), exit_code=0, reason="")
 
 
 class Hand:
