@@ -16,11 +16,11 @@ from typing import NamedTuple, final
 
 from msgspec import Struct
 
-from fencepost.campaigns.budget import Budget, in_rounds
 from fencepost.campaigns.endings import counted
 from fencepost.campaigns.jobs import done
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
+from fencepost.model.budget import Budget, in_rounds
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import UsageError
 from fencepost.model.shares import interval

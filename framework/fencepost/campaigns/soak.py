@@ -18,10 +18,10 @@ from typing import final
 from msgspec import Struct, to_builtins
 
 from fencepost.campaigns import endings
-from fencepost.campaigns.budget import Budget, in_rounds
 from fencepost.campaigns.jobs import done
 from fencepost.events.words import because
 from fencepost.judging.verdicts import Outcome, Verdict
+from fencepost.model.budget import Budget, in_rounds
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import (
     EXIT_CLEAN,

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.commands.options import Json, span_ns
+from fencepost.commands.options import Json, span
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -73,7 +73,7 @@ def fault(
         int | None,
         typer.Option(
             "--for",
-            parser=span_ns,
+            parser=span,
             metavar="TIME",
             help="Heal it after this time, such as 10s; not given: by `fencepost heal`.",
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fencepost.events.integers import MOST
-from fencepost.model.clock import SECOND
+from fencepost.model.clock import NO_SPAN, SECOND, span_ns
 from fencepost.model.configuration import DEFAULTS, NAMES, seed_of
 from fencepost.model.errors import UsageError
 
@@ -65,23 +64,22 @@ Keep = Annotated[
     typer.Option("--keep", help="Keep the folders of clean runs, too: a report counts them then."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
-_UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smh])")
 
 
-def span_ns(text: str) -> int:
-    """A time such as 90s, 20m or 2h, in nanoseconds; raises typer.BadParameter."""
-    found = _SPAN.fullmatch(str(text))
-    if found is None or not (span := round(float(found[1]) * _UNITS[found[2]])):
-        raise typer.BadParameter(f"{text!r} is no time such as 90s, 20m or 2h")
-    return span
+def span(text: str) -> int:
+    """The nanoseconds of a time such as 90s, 20m or 2h; raises typer.BadParameter for another
+    text."""
+    found = span_ns(str(text))
+    if found is None:
+        raise typer.BadParameter(f"{text!r} {NO_SPAN}")
+    return found
 
 
 Budget = Annotated[
     int | None,
     typer.Option(
         help="The time that all runs may take, such as 20m: none begins that may not end in it.",
-        parser=span_ns,
+        parser=span,
         metavar="TIME",
     ),
 ]

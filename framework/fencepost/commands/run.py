@@ -12,7 +12,7 @@ import typer
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.conformance import MatrixRow, expected, rows_of, undecided, violated
-from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload
+from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload, span
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -27,6 +27,11 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_INTERRUPT
 from fencepost.model.system.shape import shape_of
 from fencepost.runs.schedule import receipts as receipts_of
 from fencepost.testing import test_run as testrun
+
+
+def _time(text: str) -> str:
+    span(text)  # refused here, since pytest's own error would name an option of pytest
+    return text
 
 
 def run(
@@ -61,6 +66,15 @@ def run(
     select: Annotated[
         str, typer.Option("-k", metavar="EXPRESSION", help="Only tests whose names match.")
     ] = "",
+    budget: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            parser=_time,
+            help="The time that the tests may take, such as 20m: none begins that may not end in "
+            "it. If one did not begin, the exit code is 3, unless it is worse.",
+        ),
+    ] = "",
     exit_first: Annotated[bool, typer.Option("-x", help="Stop at the first failure.")] = False,
     json: Json = False,
 ) -> None:
@@ -75,6 +89,7 @@ def run(
         workload=workload,
         tests=tests,
         options=options,
+        budget=budget,
     )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
     for why in list(collected.uncollected.values())[:1]:
@@ -98,6 +113,7 @@ def run(
                 "reason": reason,
                 "tests": collected.tests,
                 "verdicts": verdicts,
+                "not_begun": collected.unbegun,
                 "expected": {row.clause: row.expected_by for row in rows if row.expected_by},
                 "receipts": {"faults": sum(map(len, receipts)), "without": without},
             }
@@ -107,9 +123,17 @@ def run(
     if not collected.runs and code == EXIT_CLEAN:
         show(errors(), "no test had a run of its own, so no clause was judged")
     if not json and code != EXIT_INTERRUPTED:
-        for line in (*expected(rows), *endings.undecided(unsure), reason):
+        for line in (*expected(rows), *endings.undecided(unsure), *_unbegun(collected), reason):
             print_line(line)
     raise typer.Exit(code)
+
+
+def _unbegun(collected: testrun.ResultCollector) -> Sequence[str]:
+    """Which tests were not begun, if any."""
+    if not collected.unbegun:
+        return ()
+    tests = endings.counted(len(collected.unbegun), "test was", "tests were")
+    return [f"{tests} not begun, since --budget had no time: {endings.few(collected.unbegun)}"]
 
 
 def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCollector) -> str:
@@ -122,6 +146,7 @@ def reason_of(code: int, rows: Sequence[MatrixRow], collected: testrun.ResultCol
         _decisive(code, collected),
         f"{endings.counted(unsure, 'clause')} undecided" if unsure else "",
         f"{endings.counted(failed, 'test')} failed" if failed else "",
+        f"{endings.counted(len(collected.unbegun), 'test')} not begun" if collected.unbegun else "",
     )
     if any(reasons):
         return endings.exit_reason(code, *reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +16,18 @@ BEAT_S: Final = 0.1
 """How often a process looks whether it ran."""
 STALL_NS: Final = 250 * MS
 """How late such a look must be to be recorded as a stall (`Stalled`)."""
+
+
+_UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+NO_SPAN = "is no time such as 90s, 20m or 2h"
+"""What a text is of which `span_ns` is None."""
+
+
+def span_ns(text: str) -> int | None:
+    """The nanoseconds of a time such as 90s, 20m or 2h; None for another text, and for no time."""
+    found = _SPAN.fullmatch(text)
+    return (round(float(found[1]) * _UNITS[found[2]]) or None) if found else None
 
 
 def now_ns() -> int:

@@ -37,6 +37,9 @@ _RERUN = "rerun"
 _TIMEOUT = "pytest_timeout"
 """The module of the plugin pytest-timeout."""
 _PHASES = ("setup", "call", "teardown")
+UNBEGUN = ("fencepost_unbegun", "True")
+"""The property of a test's report that was not begun, since the budget had no time for it."""
+NO_TIME = "the budget of the session had no time left"
 
 
 @final
@@ -152,6 +155,11 @@ def failure_in(report: pytest.TestReport) -> Failure | None:
     return failure or Failure(EXIT_VIOLATED, report.longreprtext, own=False, violated=False)
 
 
+def is_unbegun(report: pytest.TestReport) -> bool:
+    """Whether a test was skipped since the session's budget had no time for it."""
+    return report.skipped and UNBEGUN in map(tuple, report.user_properties)
+
+
 @final
 @dataclass(eq=False)
 class SessionCode:
@@ -160,8 +168,13 @@ class SessionCode:
     codes: set[int] = field(default_factory=set)
     overtaken: list[str] = field(default_factory=list)
     """The tests of which an attempt broke a promise before another attempt."""
+    unbegun: list[str] = field(default_factory=list)
+    """The tests for which the session's budget had no time."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if is_unbegun(report):
+            self.unbegun.append(report.nodeid)
+            self.codes.add(EXIT_INCONCLUSIVE)
         failure = failure_in(report)
         if failure is not None:
             # A test without a run is the project's own: it fails with 1, as pytest would have it.
@@ -178,7 +191,8 @@ class SessionCode:
         failed = exitstatus == pytest.ExitCode.TESTS_FAILED
         # Only these two ends are decided here: a usage error, or an interrupt, keeps pytest's own
         # code.
-        if failed or (exitstatus == pytest.ExitCode.OK and self.overtaken):
+        unsaid = self.overtaken or self.unbegun
+        if failed or (exitstatus == pytest.ExitCode.OK and unsaid):
             session.exitstatus = decisive(self.codes)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -186,4 +200,10 @@ class SessionCode:
             terminalreporter.write_line(
                 f"fencepost: {nodeid}: an attempt broke a promise, which no rerun undoes",
                 yellow=True,
+            )
+        if self.unbegun:
+            first, number = self.unbegun[0], len(self.unbegun)
+            tests = "test was" if number == 1 else "tests were"
+            terminalreporter.write_line(
+                f"fencepost: {number} {tests} not begun, from {first} on: {NO_TIME}", yellow=True
             )

@@ -21,6 +21,8 @@ import pytest
 from fencepost.events import TestEnded, TestStarted
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.budget import Budget
+from fencepost.model.clock import now_ns
 from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
@@ -39,7 +41,15 @@ from fencepost.plugins.raising import by_plugin
 from fencepost.runs.faults import Faults
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
-from fencepost.testing.exit_codes import SessionCode, failure_of, is_timeout, note, uncollected
+from fencepost.testing.exit_codes import (
+    NO_TIME,
+    UNBEGUN,
+    SessionCode,
+    failure_of,
+    is_timeout,
+    note,
+    uncollected,
+)
 from fencepost.testing.failures import shorten
 from fencepost.testing.settings import LAST_SEED, Settings, add_options, settings_of
 from fencepost.workloads.workers import Clients, Workers
@@ -51,6 +61,9 @@ TIMED_OUT = (
     "look the same"
 )
 _SETTINGS = pytest.StashKey[Settings]()
+_BUDGET = pytest.StashKey[Budget]()
+_BEGAN = "fencepost_began_ns"
+"""What a worker of xdist is told: when the session began, for its budget."""
 _PLUGINS = pytest.StashKey[Plugins]()
 
 
@@ -125,6 +138,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Only a worker of xdist has this attribute. The exit code is the session's, so a worker decides
     # none.
     worker: Mapping[str, str] | None = getattr(config, "workerinput", None)
+    began_ns = int((worker or {}).get(_BEGAN, now_ns()))
+    config.stash[_BUDGET] = Budget(config.stash[_SETTINGS].budget_ns, now_ns, began_ns)
     if worker is None:
         config.pluginmanager.register(SessionCode(), "fencepost-exit-code")
     elif "fencepost_suite" in worker:
@@ -156,6 +171,7 @@ def _check_settings(settings: Settings, plugins: Plugins) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Xdist's hook: passes settings to a worker."""
     node.workerinput["fencepost_seed"] = str(node.config.stash[_SETTINGS].seed)
+    node.workerinput[_BEGAN] = str(node.config.stash[_BUDGET].began_ns)
     if SUITE in node.config.stash:
         node.workerinput["fencepost_suite"] = node.config.stash[SUITE]
 
@@ -322,10 +338,16 @@ def history(fencepost_run: Run) -> EventLog:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forgets the attempt before this one: a plugin for reruns sets the same item up again."""
+    """Forgets the attempt before this one: a plugin for reruns sets the same item up again. Begins
+    no test for which the budget has no time."""
+    again = _ATTEMPT in item.stash
     ours = ("fencepost_",)
     item.user_properties = [one for one in item.user_properties if not one[0].startswith(ours)]
     item.stash[_ATTEMPT] = _Attempt()
+    # A second attempt is part of its test: without it, a failure would look as if it was skipped.
+    if not again and not item.config.stash[_BUDGET].may_begin():
+        item.user_properties.append(UNBEGUN)
+        pytest.skip(f"not begun: {NO_TIME}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.events.integers import MOST
 from fencepost.history.run_folder import redacted
+from fencepost.model.clock import NO_SPAN, span_ns
 from fencepost.model.configuration import Configuration, configured_for, from_environment, seed_of
 from fencepost.model.errors import UsageError
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of, shape_of
@@ -33,6 +34,10 @@ _SHAPE = {
 }
 """The options `--fencepost-*` that may be repeated, and are options only. What a test's own
 `fencepost_shape` says is stronger: the test needs it."""
+_BUDGET = (
+    "the time that the tests may take, such as 20m: none begins that may not end in it, and the "
+    "session is undecided if one did not begin"
+)
 
 
 @final
@@ -48,6 +53,8 @@ class Settings:
     shape: Shape = DEFAULT_SHAPE
     """Of the clusters, but for what a test asks for itself."""
     workload: str = ""
+    budget_ns: int | None = None
+    """The time that the session's tests may take; None: any."""
 
     def replay(self, nodeid: str) -> str:
         """The line that runs one test again in the same way."""
@@ -73,6 +80,7 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(f"fencepost_{name}", text, default=None)
     for name, (metavar, text) in _SHAPE.items():
         group.addoption(f"--fencepost-{name}", metavar=metavar, help=text, action="append")
+    group.addoption("--fencepost-budget", metavar="TIME", help=_BUDGET)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -109,7 +117,15 @@ def settings_of(config: pytest.Config) -> Settings:
         out=out,
         shape=replace(shape, defects=found.defects),
         workload=found.workload,
+        budget_ns=_budget(config.getoption("fencepost_budget")),
     )
+
+
+def _budget(given: str | None) -> int | None:
+    found = None if given is None else span_ns(given)
+    if given is not None and found is None:
+        raise pytest.UsageError(f"{given!r} {NO_SPAN}: correct --fencepost-budget")
+    return found
 
 
 def _seed(given: str, configured: int | None, out: Path) -> int:

@@ -17,6 +17,7 @@ import pytest
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.errors import (
     EXIT_CLEAN,
+    EXIT_INCONCLUSIVE,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -25,7 +26,7 @@ from fencepost.model.errors import (
 from fencepost.model.system.capabilities import HasSuite, System
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of
 from fencepost.plugins.manager import Plugins
-from fencepost.testing.exit_codes import decisive, failure_in, uncollected_in
+from fencepost.testing.exit_codes import decisive, failure_in, is_unbegun, uncollected_in
 from fencepost.testing.pytest_plugin import REFUSED, SUITE, clauses_of, folder_in, prepare
 
 SUITES = "fencepost_suites"
@@ -57,6 +58,8 @@ class Wanted:
     """Files, folders or node ids; none: the suite."""
     options: tuple[str, ...] = ()
     """Further words of pytest's command line."""
+    budget: str = ""
+    """The time that the tests may take, such as 20m; empty: any."""
     suite: str = ""
     """The package of the tests that run when no path is given; empty: that of the system."""
 
@@ -124,6 +127,8 @@ class ResultCollector:
     codes: dict[int, str] = field(default_factory=dict)
     """The exit codes of the failures, each with the message of the first."""
     runs: list[Ran] = field(default_factory=list)
+    unbegun: list[str] = field(default_factory=list)
+    """The tests for which the session's budget had no time."""
     interrupted: bool = False
     """Whether the session was interrupted, other than by `stop_when`."""
     uncollected: dict[str, str] = field(default_factory=dict)
@@ -194,12 +199,14 @@ class ResultCollector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (failure := failure_in(report)) is not None:
             self.codes.setdefault(failure.code, failure.message)
+        if unbegun := is_unbegun(report):
+            self.unbegun.append(report.nodeid)
         # A test has three reports. That of its call counts; those of its set-up and teardown only
         # if they failed or skipped it.
         expected = report.skipped and hasattr(report, "wasxfail")
         if report.when == "call" or report.outcome != "passed":
             lines = dict(report.sections).get("fencepost", "")
-            outcome = "xfailed" if expected else report.outcome
+            outcome = "xfailed" if expected else "not begun" if unbegun else report.outcome
             self.tests.append(
                 {"test": report.nodeid, "outcome": outcome, "seconds": report.duration}
                 | ({"again": lines} if lines else {})
@@ -271,6 +278,7 @@ def listen(
         "out": wanted.out and wanted.out.absolute(),
         "seed": wanted.seed,
         "workload": wanted.workload or None,
+        "budget": wanted.budget or None,
     }
     arguments = [
         *(wanted.tests or ("--pyargs", wanted.suite or SUITES)),
@@ -291,7 +299,8 @@ def listen(
 def _code(ended: int, results: ResultCollector) -> int:
     match ended:
         case pytest.ExitCode.OK:  # a rerun may have passed after an attempt that broke a promise
-            return decisive(results.codes) if results.codes else EXIT_CLEAN
+            unsaid = EXIT_INCONCLUSIVE if results.unbegun else EXIT_CLEAN
+            return decisive(results.codes) if results.codes else unsaid
         case pytest.ExitCode.INTERRUPTED:
             return EXIT_INTERRUPTED if results.interrupted else decisive(results.codes)
         case pytest.ExitCode.TESTS_FAILED:

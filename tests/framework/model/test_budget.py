@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from warm_start import fencepost
 
-from fencepost.campaigns.budget import Budget, in_rounds
+from fencepost.model.budget import Budget, in_rounds
 from fencepost.model.errors import EXIT_CLEAN, EXIT_USAGE
 
 ROUNDS = in_rounds(7, 2)
