@@ -17,6 +17,7 @@ from fencepost.commands.options import (
     Json,
     Out,
     Runtime,
+    Security,
     Seed,
     Setting,
     System,
@@ -51,6 +52,7 @@ def up(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Starts a cluster, prints its bootstrap address, and keeps it until Ctrl-C, SIGTERM or
@@ -64,7 +66,7 @@ def up(
     A script's background commands ignore Ctrl-C's SIGINT: end those with SIGTERM.
     """
     plugins = load_plugins(system)
-    shape = shape_of(count, setting, defects)
+    shape = shape_of(count, setting, defects, security)
     spec = RunSpec(plugins.system(system), shape, runtime, seed, workload)
     check_runtime(runtime)
     check_spec(spec)

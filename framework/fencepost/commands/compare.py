@@ -24,6 +24,7 @@ from fencepost.commands.options import (
     Keep,
     Out,
     Runtime,
+    Security,
     Seed,
     Setting,
     Workload,
@@ -62,6 +63,7 @@ def compare(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
@@ -74,7 +76,7 @@ def compare(
     loaded = load_plugins()
     check_runtime(runtime)
     check_budget(budget, minutes)
-    shape = shape_of(count, setting, defects)
+    shape = shape_of(count, setting, defects, security)
     specs = [
         RunSpec(
             loaded.system(name), shape, runtime=runtime, seed=seed, workload=workload, lossy=True

@@ -19,6 +19,7 @@ from fencepost.commands.options import (
     Defects,
     Json,
     Out,
+    Security,
     SeedOrLast,
     Setting,
 )
@@ -69,6 +70,7 @@ def conformance(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     out: Out = DEFAULT_OUT,
     json: Json = False,
 ) -> None:
@@ -78,7 +80,7 @@ def conformance(
     for name in [runtime] if runtime else []:
         check_runtime(name)
     systems = [loaded.system(one) for one in system or [DEFAULT_SYSTEM]]
-    shape = shape_of(count, setting, defects)
+    shape = shape_of(count, setting, defects, security)
     tried = [
         (one, name) for one in systems for name in ([runtime] if runtime else _runtimes_here(one))
     ]

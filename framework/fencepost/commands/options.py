@@ -52,6 +52,13 @@ Defects = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="A defect to switch on in it, if it has any; repeatable."),
 ]
+Security = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How the listeners of its nodes are secured, such as SASL_SSL; open by default.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -98,7 +105,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 
 _OWN: Mapping[str, Collection[str]] = {
     "run": NAMES,  # pytest finds the settings itself, those of its ini file too
-    "replay": ("runtime", "workload", "defects"),
+    "replay": ("runtime", "workload", "defects", "security"),
     "compare": ("system",),  # each must be named
     "conformance": ("runtime",),
     "up": ("workload",),

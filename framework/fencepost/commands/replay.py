@@ -9,7 +9,16 @@ from typing import Annotated, NamedTuple
 import typer
 
 from fencepost.campaigns import endings
-from fencepost.commands.options import DEFAULT_OUT, Count, Defects, Json, Out, Setting, Workload
+from fencepost.commands.options import (
+    DEFAULT_OUT,
+    Count,
+    Defects,
+    Json,
+    Out,
+    Security,
+    Setting,
+    Workload,
+)
 from fencepost.commands.terminal import (
     load_plugins,
     output,
@@ -36,6 +45,7 @@ def replay(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     times: Annotated[int, typer.Option(min=1, help="How often, each time in a new cluster.")] = 1,
     out: Out = DEFAULT_OUT,
     json: Json = False,
@@ -56,7 +66,7 @@ def replay(
                     report=progress(),
                     runtime=runtime,
                     workload=workload,
-                    shape=shape_of(count, setting, defects),
+                    shape=shape_of(count, setting, defects, security),
                 )
             )
             if times > 1 and not json:

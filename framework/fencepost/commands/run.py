@@ -12,7 +12,16 @@ import typer
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.conformance import MatrixRow, expected, rows_of, undecided, violated
-from fencepost.commands.options import Count, Defects, Json, SeedOrLast, Setting, Workload, span
+from fencepost.commands.options import (
+    Count,
+    Defects,
+    Json,
+    Security,
+    SeedOrLast,
+    Setting,
+    Workload,
+    span,
+)
 from fencepost.commands.terminal import (
     errors,
     load_plugins,
@@ -56,6 +65,7 @@ def run(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     seed: SeedOrLast = None,
     out: Annotated[
         Path | None,
@@ -85,7 +95,7 @@ def run(
         runtime,
         out,
         seed=seed,
-        shape=shape_of(count, setting, defects),
+        shape=shape_of(count, setting, defects, security),
         workload=workload,
         tests=tests,
         options=options,

@@ -20,6 +20,7 @@ from fencepost.commands.options import (
     Keep,
     Out,
     Runtime,
+    Security,
     Seed,
     Setting,
     System,
@@ -65,6 +66,7 @@ def soak(
     count: Count = None,
     setting: Setting = None,
     defects: Defects = None,
+    security: Security = "",
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
@@ -81,7 +83,7 @@ def soak(
     check_budget(budget, minutes)
     spec = RunSpec(
         loaded.system(system),
-        shape_of(count, setting, defects),
+        shape_of(count, setting, defects, security),
         runtime=runtime,
         seed=seed,
         workload=workload,

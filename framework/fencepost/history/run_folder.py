@@ -75,6 +75,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, str]
     defects: tuple[str, ...]
     own: Mapping[str, Mapping[str, str]] = {}
+    security: str = ""
     slots: tuple[RunSlot, ...]
     versions: Mapping[str, str]
     started_at: str
@@ -135,6 +136,7 @@ def info_of(
         settings=redacted(shape.settings),
         defects=shape.defects,
         own={slot: redacted(settings) for slot, settings in shape.own.items()},
+        security=shape.security,
         slots=tuple(
             RunSlot(
                 name=s.name,

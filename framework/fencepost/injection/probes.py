@@ -71,29 +71,33 @@ def probe_name(probe: Probe) -> str:
     return f"{getattr(probe, '__module__', '')}:{getattr(probe, '__qualname__', '')}"
 
 
-def raised(system: System, what: str) -> PluginFailed:
+def raised(system: System, what: str, probe: Probe | None = None) -> PluginFailed:
     """The error for a system's probe that broke its contract: `what` is the exception that it
-    raised."""
+    raised; `probe` as of `ask_all`."""
+    name = probe_name(probe or probe_of(system))
     return PluginFailed(
-        f"the probe {probe_name(probe_of(system))} of the system {system.name} raised {what}: let "
+        f"the probe {name} of the system {system.name} raised {what}: let "
         "it return False for a node that refuses, closes or is silent (fencepost.Probed)"
     )
 
 
-def ask_all(system: System, asked: Mapping[End, tuple[float, int]]) -> Mapping[End, ProbeAnswer]:
+def ask_all(
+    system: System, asked: Mapping[End, tuple[float, int]], probe: Probe | None = None
+) -> Mapping[End, ProbeAnswer]:
     """Probes every end at once; `asked` holds how long to wait for each, and the question's size.
 
-    Raises PluginFailed for a probe that raises.
+    `probe` is that of a secured cluster (None: the system's own). Raises PluginFailed for one that
+    raises.
     """
-    probe = probe_of(system)
+    ask_end = probe or probe_of(system)
 
     def ask(end: End) -> ProbeAnswer:
         timeout_s, size = asked[end]
         began = now_ns()
         try:
-            came = probe(*end, timeout_s, size)
+            came = ask_end(*end, timeout_s, size)
         except Exception as error:  # a plugin's own code may raise anything
-            raise raised(system, f"{type(error).__name__}: {error}") from error
+            raise raised(system, f"{type(error).__name__}: {error}", probe) from error
         return ProbeAnswer(came, (now_ns() - began) / MS)
 
     if not asked:
@@ -130,6 +134,8 @@ class HostProber:
     end: Callable[[Link], End]
     past: Callable[[Sequence[Link]], Mapping[Link, int]]
     """See `Prober.direct`."""
+    probe: Probe | None = None
+    """That of a secured cluster; see `ask_all`."""
 
     def direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
         """See `Prober.direct`."""
@@ -137,7 +143,8 @@ class HostProber:
 
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         """See `Prober.ask`."""
-        answers = ask_all(self.system, {self.end(link): how for link, how in asked.items()})
+        ends = {self.end(link): how for link, how in asked.items()}
+        answers = ask_all(self.system, ends, self.probe)
         return {link: answers[self.end(link)] for link in asked}
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:

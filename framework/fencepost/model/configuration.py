@@ -40,6 +40,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """The folder below which run folders are made, from the folder of pyproject.toml."""
     defects: tuple[str, ...] = ()
     """The defects of the system that are switched on."""
+    security: str = ""
+    """How the listeners of its nodes are secured, such as SASL_SSL; empty: they are open."""
 
 
 DEFAULTS = Configuration()

@@ -25,6 +25,7 @@ from fencepost.model.system.capabilities import (
     Observed,
     ParsesLogs,
     Probed,
+    Secured,
     Selecting,
     StartsInOrder,
     System,
@@ -33,7 +34,7 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.simulable import Framing, Simulable
 from fencepost.model.system.status import ShowsStatus
 
-_WHOLE: Sequence[type] = (Selecting, Simulable, Versioned)
+_WHOLE: Sequence[type] = (Secured, Selecting, Simulable, Versioned)
 """Capabilities of several members."""
 _ALONE = ("version",)
 """Members that are a capability by themselves (`SaysVersion`)."""

@@ -182,10 +182,19 @@ def runtimes_of(system: System) -> Sequence[str]:
     return [name for name in RUNTIMES if able[name]]
 
 
+def _check_shape(spec: RunSpec) -> None:
+    check_shape(spec.system, spec.shape)
+    if spec.shape.security and spec.runtime != "process":
+        raise UsageError(
+            f"the {spec.runtime} runtime keeps no secrets: the security '{spec.shape.security}' "
+            "needs the process runtime"
+        )
+
+
 def check_spec(spec: RunSpec) -> None:
     """Raises UsageError for a shape that the system, or a system that the runtime, does not have,
     before anything is started: a command of many runs would take it for a failed start."""
-    check_shape(spec.system, spec.shape)
+    _check_shape(spec)
     layout = spec.system.layout(spec.shape)
     able = runtimes_of(spec.system)
     if spec.runtime not in able:
@@ -414,7 +423,7 @@ class Run:
         """
         check_runtime(spec.runtime)
         plugins.workload(spec.clients)
-        check_shape(spec.system, spec.shape)
+        _check_shape(spec)
         # Not while nodes are waited for: the first start of a release took longer than they may.
         spec.fetch()
         # From here on something may run: every error below ends it.

@@ -24,6 +24,7 @@ _HELP = {
     "seed": "the seed of every random choice, or 'last'; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated; the tests must find them",
+    "security": "how the listeners of its nodes are secured, such as SASL_SSL; open by default",
 }
 """The options `--fencepost-*`. They are also variables of the environment, `FENCEPOST_*`, settings
 of the ini file, `fencepost_*`, and keys of `[tool.fencepost]`: the first of these four that sets a
@@ -115,7 +116,7 @@ def settings_of(config: pytest.Config) -> Settings:
         runtime=found.runtime,
         seed=_seed(seed or "", found.seed, out),
         out=out,
-        shape=replace(shape, defects=found.defects),
+        shape=replace(shape, defects=found.defects, security=found.security),
         workload=found.workload,
         budget_ns=_budget(config.getoption("fencepost_budget")),
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -52,6 +53,8 @@ class Place:
     image: str = ""
     """The image of the container in which it is to run, with the image's programs (empty: no
     container)."""
+    secrets: Path | None = None
+    """The folder of the run's secrets (`Secured`); None: its shape has no security."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,16 @@ class System(Protocol):
 
 
 def check_shape(system: System, shape: Shape) -> None:
-    """Raises UsageError for a count that the system does not declare, and for a defect that it does
-    not plant."""
+    """Raises UsageError for a count that the system does not declare, for a defect that it does not
+    plant, and for a security that it does not know."""
     counted(system, shape)
+    if shape.security:
+        if not isinstance(system, Secured):
+            raise UsageError(
+                f"{system.name} cannot be secured: leave out the security '{shape.security}'"
+            )
+        if shape.security not in system.securities:
+            raise no_such(f"security of {system.name}", shape.security, system.securities)
     if not shape.defects:
         return
     if not isinstance(system, HasDefects):
@@ -162,6 +172,39 @@ class Probed(Protocol):
     @property
     def probe(self) -> Probe:
         """A function of a module, importable by name where the nodes run."""
+        ...
+
+
+@runtime_checkable
+class Secured(Protocol):
+    """A system whose listeners can be secured (`Shape.security`).
+
+    Its keys and passwords are made anew for each run that has a security. The runtime keeps them
+    in a folder outside of the run's own, which only the user can read, and removes it at the end.
+    Nodes find it in `Place.secrets`, clients in `WorkerConfig.secrets`.
+    """
+
+    @property
+    def securities(self) -> Sequence[str]:
+        """The names of the ways in which it can be secured."""
+        ...
+
+    def secrets(
+        self,
+        shape: Shape,
+        layout: Layout,
+        addresses: Mapping[str, Sequence[str]],
+        now: datetime,
+    ) -> Mapping[str, str]:
+        """The texts of one run's secrets, by the names of their files.
+
+        `addresses` has every address at which the process of a slot is reached: its own, and the
+        ends of all links to it. `now` is the time, from which a certificate is good.
+        """
+        ...
+
+    def secured_probe(self, shape: Shape, secrets: Path) -> Probe:
+        """The probe of a secured cluster (`Probed.probe`); `secrets` is the folder."""
         ...
 
 

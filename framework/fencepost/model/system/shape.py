@@ -26,7 +26,8 @@ class Shape:
     `counts` overrides the system's default counts (`System.counts`, most often of nodes of a role).
     `own` holds settings of single nodes, by the names of their slots; they override those of all
     nodes. A name such as `broker-1#2` is that of one process; its settings override those of its
-    slot. So a restart can be an upgrade.
+    slot. So a restart can be an upgrade. `security` names how the listeners of all nodes are
+    secured, in words of the system (`Secured.securities`); empty: they are open.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -34,6 +35,7 @@ class Shape:
     defects: tuple[str, ...] = ()
     spares: tuple[Spare, ...] = ()
     own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    security: str = ""
 
     def own_of(self, slot: str, process: str) -> Mapping[str, str]:
         """The settings of this process alone: those of its slot, overridden by its own."""
@@ -41,7 +43,7 @@ class Shape:
 
     def over(self, other: Shape) -> Shape:
         """This shape, and from `other` what this one leaves open: a count or a setting by its name,
-        defects and spares as a whole."""
+        defects, spares and the security as a whole."""
         names = {**other.own, **self.own}
         return Shape(
             counts={**other.counts, **self.counts},
@@ -49,6 +51,7 @@ class Shape:
             defects=self.defects or other.defects,
             spares=self.spares or other.spares,
             own={one: {**other.own.get(one, {}), **self.own.get(one, {})} for one in names},
+            security=self.security or other.security,
         )
 
 
@@ -60,15 +63,17 @@ def shape_of(
     counts: Iterable[str] | None = None,
     settings: Iterable[str] | None = None,
     defects: Iterable[str] | None = None,
+    security: str = "",
 ) -> Shape:
-    """The shape that options give: counts `NAME=N`, settings `NAME=VALUE`, and defects, of which
-    one text may name several, with commas between them. Raises UsageError."""
+    """The shape that options give: counts `NAME=N`, settings `NAME=VALUE`, defects, of which one
+    text may name several, with commas between them, and a security. Raises UsageError."""
     return Shape(
         counts={
             name: _number(name, text) for name, text in _pairs("count", "N", counts or ()).items()
         },
         settings=_pairs("setting", "VALUE", settings or ()),
         defects=tuple(name for one in defects or () for name in one.split(",") if name),
+        security=security,
     )
 
 
@@ -78,6 +83,8 @@ def options_of(shape: Shape) -> Iterable[tuple[str, str]]:
     yield from (("setting", f"{name}={value}") for name, value in shape.settings.items())
     if shape.defects:
         yield "defects", ",".join(shape.defects)
+    if shape.security:
+        yield "security", shape.security
 
 
 def _pairs(what: str, value: str, given: Iterable[str]) -> Mapping[str, str]:

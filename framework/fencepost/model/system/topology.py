@@ -67,7 +67,8 @@ class Layout:
     own address (0: no node does). No link leads there, so faults do not affect an operator's view.
 
     `framed` are ports whose links carry messages: the source of such a link sends each message
-    behind its length in four bytes, big-endian. So single messages can be held.
+    behind its length in four bytes, big-endian. So single messages can be held. `sealed` names what
+    nobody can read messages in, such as TLS; empty: the links carry bytes as nodes mean them.
 
     `unasked` are ports on which a node listens at some times only, such as while it leads. A link
     to such a port changes together with others, and the receipt is measured on the others.
@@ -79,6 +80,7 @@ class Layout:
     bootstrap: tuple[tuple[str, int], ...] = ()
     framed: frozenset[int] = frozenset()
     unasked: frozenset[int] = frozenset()
+    sealed: str = ""
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""

@@ -17,7 +17,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     slot reaches them, on `client_port`, and on any other port for which the layout has such a link.
     `options` are the worker's own. `own` maps slot names to
     the addresses where nodes themselves listen, without a link: only for requests that are not part
-    of the system's traffic.
+    of the system's traffic. `security` is that of the shape; where it is not empty, `secrets` is
+    the folder of the run's secrets, and `slot` the slot whose they may use.
     """
 
     run: str
@@ -28,6 +29,9 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     client_port: int
     options: msgspec.Raw
     own: Mapping[str, str] = {}
+    security: str = ""
+    secrets: str = ""
+    slot: str = ""
 
 
 def plain(value: Struct) -> dict[str, Any]:

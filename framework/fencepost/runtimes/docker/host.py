@@ -34,6 +34,7 @@ from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
+from fencepost.model.system.probe import Probe
 from fencepost.model.system.topology import CLIENT, Layout, Slot
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.docker.engine import Container, Engine, Leftover, Stream, connect, owner
@@ -391,7 +392,9 @@ class DockerHost:
             raise
         self._image = image
 
-    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
+    def prober(
+        self, system: System, living: Callable[[str], Process | None], probe: Probe | None = None
+    ) -> Prober:
         """See `Backend.prober`."""
         return PodProber(self.toxiproxies, self._layout, system)
 

@@ -19,6 +19,7 @@ from fencepost.injection.probes import Prober
 from fencepost.injection.toxiproxies import Toxiproxies
 from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
+from fencepost.model.system.probe import Probe
 from fencepost.model.system.topology import Layout, Slot
 from fencepost.supervision.launcher import Child, Exit
 
@@ -99,8 +100,11 @@ class Backend(Protocol):
     def launcher(self) -> Launching: ...
     @property
     def toxiproxies(self) -> Toxiproxies: ...
-    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
-        """What probes the links; `living` is the process that now runs in a slot."""
+    def prober(
+        self, system: System, living: Callable[[str], Process | None], probe: Probe | None = None
+    ) -> Prober:
+        """What probes the links; `living` is the process that now runs in a slot, `probe` that of a
+        secured cluster (None: the system's own)."""
         ...
 
     def home(self, slot: Slot, process: str) -> Home:

@@ -15,6 +15,7 @@ from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
 from fencepost.model.runtime import Process
 from fencepost.model.system.capabilities import System
+from fencepost.model.system.probe import Probe
 from fencepost.model.system.topology import Layout, Link, Slot
 from fencepost.model.torn_files import torn, torn_files
 from fencepost.runtimes.process.backend import Backend, BackendKind, Home
@@ -55,7 +56,9 @@ class HostBackend:
             self._finish.close()
             raise
 
-    def prober(self, system: System, living: Callable[[str], Process | None]) -> Prober:
+    def prober(
+        self, system: System, living: Callable[[str], Process | None], probe: Probe | None = None
+    ) -> Prober:
         """See `Backend.prober`."""
 
         def past(links: Sequence[Link]) -> Mapping[Link, int]:
@@ -64,7 +67,7 @@ class HostBackend:
             # `upstream` is the target's own address, which only its toxiproxies are to dial.
             return direct({link: self.toxiproxies.upstream(link) for link in links}, pids)
 
-        return HostProber(system, self.toxiproxies.listen, past)
+        return HostProber(system, self.toxiproxies.listen, past, probe)
 
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders of the run."""

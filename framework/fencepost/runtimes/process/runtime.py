@@ -77,6 +77,7 @@ from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
+from fencepost.runtimes.process.secrets import probe_of_secured, secrets_folder
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.runtimes.restarts import Restarts
 from fencepost.runtimes.resuming import told
@@ -146,6 +147,8 @@ class ProcessRuntime:
         finish.callback(self._parsed_logs.close)
         self._backend = backend.open(layout, folder)
         finish.callback(self._backend.close)
+        secrets = secrets_folder(subject, layout, self._backend.addresses)
+        self._secrets = finish.enter_context(secrets)
         self._launcher = self._backend.launcher
         self._processes = Processes(self._launcher)
         self.effects = Effects(layout)
@@ -156,7 +159,9 @@ class ProcessRuntime:
         self._network = Network(
             layout,
             self._links,
-            self._backend.prober(subject.system, self._processes.living),
+            self._backend.prober(
+                subject.system, self._processes.living, probe_of_secured(subject, self._secrets)
+            ),
             lambda slot: self._processes.living(slot) is not None,
             unanswered=unanswered_probe(subject.system),
         )
@@ -361,6 +366,7 @@ class ProcessRuntime:
             events_path=home.events_path,
             seed=self._subject.seed,
             image=home.image,
+            secrets=self._secrets,
         )
 
     def client(self, spec: ClientSpec) -> WorkerSession:
@@ -377,7 +383,8 @@ class ProcessRuntime:
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
         where, bootstrap = (self._folder, self._layout, self._backend.addresses), self.bootstrap
-        config = write_worker_config(*where, process, spec, bootstrap=bootstrap)
+        access = self._subject.shape.security, self._secrets
+        config = write_worker_config(*where, process, spec, bootstrap=bootstrap, access=access)
         # Only the worker has the reading end once `theirs` is closed. So a command to a worker that
         # has ended fails at once, and the end of `ours` is the end of its input.
         theirs, ours = os.pipe()

@@ -32,9 +32,12 @@ def write_worker_config(
     spec: ClientSpec,
     *,
     bootstrap: tuple[str, ...],
+    access: tuple[str, Path | None] = ("", None),
 ) -> Path:
     """Writes the configuration of a worker in the clients' slot into the folder in which it starts;
-    its path. Raises as `clients_slot`, and EnvironmentFailed if the disk is full."""
+    its path. `access` is the security of the cluster, and the folder of its secrets. Raises as
+    `clients_slot`, and EnvironmentFailed if the disk is full."""
+    security, secrets = access
     slot = clients_slot(layout, spec)
     config = WorkerConfig(
         run=folder.run,
@@ -45,6 +48,9 @@ def write_worker_config(
         client_port=client_port(layout),
         options=msgspec.Raw(msgspec.json.encode(spec.options)),
         own={other.name: addresses.outside(other) for other in layout.slots},
+        security=security,
+        secrets="" if secrets is None else os.fspath(secrets),
+        slot=slot.name,
     )
     work = folder.work_of(process)
     with written_to(work):
