@@ -15,7 +15,9 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from uuid import UUID
 
 from msgspec import Struct
@@ -29,6 +31,7 @@ from fencepost import (
     LogParser,
     NotApplicable,
     Place,
+    Probe,
     Remains,
     Shape,
     Slot,
@@ -41,9 +44,20 @@ from fencepost_clusters.apache_kafka import builds, disks, distribution, setting
 from fencepost_clusters.apache_kafka.builds import Build
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_clusters.apache_kafka.log_parser import KafkaLogParser
-from fencepost_clusters.apache_kafka.metadata.first_snapshot import Voter, first_snapshot
+from fencepost_clusters.apache_kafka.metadata.first_snapshot import (
+    Voter,
+    first_snapshot,
+    with_records,
+)
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
+from fencepost_clusters.apache_kafka.security import (
+    check_release,
+    make_secrets,
+    node_settings,
+    protocol_map,
+    scram_records,
+)
 from fencepost_clusters.java import (
     NODE_ENVIRONMENT,
     NODE_OPTIONS,
@@ -59,10 +73,11 @@ from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
 from fencepost_kafka.layout import Ports, lay_out
-from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.probe import kafka_probe, secured_probe
 from fencepost_kafka.recovery import missing, superseded
+from fencepost_kafka.security import SECURITIES, Access, Security, security_named
 from fencepost_kafka.status import status
-from fencepost_kafka.vocabulary import with_spare_broker
+from fencepost_kafka.vocabulary import CLIENTS, with_spare_broker
 
 DEFAULT_VERSION = "4.4.0"
 _DEFAULT = builds.released(DEFAULT_VERSION)
@@ -133,10 +148,16 @@ class KRaft:
         if shape.counts.get(COMBINED, 0):
             raise NotApplicable("apache/kraft has one id for both nodes of a shared process")
         settings.check(shape)
+        security = _security(shape)
+        if security is not None:
+            check_release(self.name, security, self.build.release)
         for own in shape.own.values():
             if settings.BOOTSTRAP in settings.given(own) and self.build.release < CHANGEABLE:
                 raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
-        return lay_out(shape, PORTS)
+        laid_out = lay_out(shape, PORTS)
+        # The toxic that holds messages finds none in TLS.
+        sealed = security is not None and security.tls
+        return replace(laid_out, framed=frozenset(), sealed="TLS") if sealed else laid_out
 
     counts = COUNTS
     """Controllers and brokers."""
@@ -149,6 +170,23 @@ class KRaft:
 
     probe = staticmethod(kafka_probe)
     """ApiVersions."""
+
+    securities = tuple(SECURITIES)
+    """See `fencepost_kafka.security`."""
+
+    def secrets(
+        self,
+        shape: Shape,
+        layout: Layout,
+        addresses: Mapping[str, Sequence[str]],
+        now: datetime,
+    ) -> Mapping[str, str]:
+        """See `fencepost_clusters.apache_kafka.security`."""
+        return make_secrets(security_named(shape.security), layout, addresses, now)
+
+    def secured_probe(self, shape: Shape, secrets: Path) -> Probe:
+        """ApiVersions, behind TLS if links carry it."""
+        return secured_probe(Access(security_named(shape.security), secrets, CLIENTS))
 
     def may_start(self, slot: Slot, view: View, layout: Layout) -> bool:
         """A broker starts once a controller was active: then the first voters are committed.
@@ -207,16 +245,19 @@ class KRaft:
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """The configuration of the node in a place."""
         slot, address = place.slot, place.address
+        security = _security(shape)
+        secured = {}
+        if security is not None and place.secrets is not None:
+            secured = node_settings(security, place, place.secrets)
         return {
             **settings.SUITE_SETTINGS,
+            **secured,
             **settings.given(shape.settings),
             "process.roles": str(slot.role),
             "node.id": str(slot.node_id),
             **self._quorum(place.layout),
             "controller.listener.names": CONTROLLER_LISTENER,
-            "listener.security.protocol.map": (
-                "CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
-            ),
+            "listener.security.protocol.map": protocol_map(security),
             **_listeners(slot, address, place.advertised, self.build.release),
             "log.dirs": disk_of(place),
             **settings.given(shape.own_of(slot.name, place.process)),
@@ -242,10 +283,16 @@ class KRaft:
 
     def _disk(self, place: Place) -> dict[str, str]:
         """The files by which start.sh formats a new disk, as StorageTool does."""
-        meta = {"meta.properties": properties(_formatted(place))}
+        files = {"meta.properties": properties(_formatted(place))}
         first = place.layout.of(Role.CONTROLLER)
-        if self.build.release < CHANGEABLE or place.slot not in first:
-            return meta
+        if place.slot not in first:
+            return files
+        known = scram_records(place.secrets)
+        if known and self.build.release < BEGINS_LOG:
+            formatted = distribution.first_metadata(self.build, os.environ, self.name)
+            files["bootstrap.base64"] = _base64(with_records(formatted, known))
+        if self.build.release < CHANGEABLE:
+            return files
         voters = [
             Voter(
                 c.node_id,
@@ -255,11 +302,11 @@ class KRaft:
             )
             for c in first
         ]
-        formatted = b""
+        data = first_snapshot(voters, CONTROLLER_LISTENER)
         if self.build.release >= BEGINS_LOG:
             formatted = distribution.first_metadata(self.build, os.environ, self.name)
-        data = first_snapshot(voters, CONTROLLER_LISTENER, formatted)
-        return {**meta, "snapshot.base64": base64.encodebytes(data).decode()}
+            data = first_snapshot(voters, CONTROLLER_LISTENER, formatted, known)
+        return {**files, "snapshot.base64": _base64(data)}
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""
@@ -378,6 +425,17 @@ def jvm_options(role: str) -> tuple[str, ...]:
 def resource(name: str) -> str:
     """A file beside this one."""
     return files("fencepost_clusters.apache_kafka").joinpath(name).read_text(encoding="utf-8")
+
+
+def _security(shape: Shape) -> Security | None:
+    """How the listeners of a cluster of that shape are secured (None: they are open); raises
+    UsageError for an unknown name."""
+    return security_named(shape.security) if shape.security else None
+
+
+def _base64(data: bytes) -> str:
+    """A file of start.sh, which takes text alone."""
+    return base64.encodebytes(data).decode()
 
 
 def _balance_ms(read: Mapping[str, str]) -> int:

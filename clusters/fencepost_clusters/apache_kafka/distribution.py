@@ -258,18 +258,19 @@ def _keep_formatted(kafka: Distribution, disk: Path) -> None:
 
 
 def first_metadata(build: Build, environment: Mapping[str, str], system: str) -> bytes:
-    """The snapshot that StorageTool of an installed build (4.4 or newer) wrote.
+    """The file of `FORMATTED` that StorageTool of an installed build wrote.
 
     Raises EnvironmentFailed if the build is not in the cache, as on a host whose nodes run in
     containers of an image that was made elsewhere; `system` is the name to install it by.
     """
-    snapshot = home_of(build, environment) / FIRST_SNAPSHOT
-    if not snapshot.exists():
+    home = home_of(build, environment)
+    made = next((home / name.name for name in FORMATTED if (home / name.name).exists()), None)
+    if made is None:
         raise EnvironmentFailed(
             f"Kafka {build.version}, whose first metadata a new disk needs, is not in "
             f"{cache(environment)}: fencepost setup --system {system} installs it"
         )
-    return snapshot.read_bytes()
+    return made.read_bytes()
 
 
 def _one_node(client_port: int, controller_port: int) -> str:

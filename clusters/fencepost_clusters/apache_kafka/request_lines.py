@@ -1,7 +1,8 @@
-"""Makes events of the requests that nodes log with their answers (`kafka.request.logger`).
+"""Makes events of the requests that nodes log with their answers (`kafka.request.logger`), and of
+the operations that they refuse (`kafka.authorizer.logger`).
 
-Such a line comes once the answer is sent. It says how long that took, so it also says when the
-request came in.
+The line of a request comes once the answer is sent. It says how long that took, so it also says
+when the request came in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from kio.schema.errors import ErrorCode
 from fencepost import MS
 from fencepost_clusters.apache_kafka.log_lines import Bodies, LogPattern, row
 from fencepost_clusters.apache_kafka.log_memory import Memory
-from fencepost_kafka import BrokerStateName, HeartbeatAnswered, ProduceAnswered
+from fencepost_kafka import (
+    BrokerStateName,
+    HeartbeatAnswered,
+    OperationRefused,
+    ProduceAnswered,
+)
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -130,8 +136,29 @@ def _produced(now: Memory, said: Match[str]) -> Bodies:
             )
 
 
+def _operation_refused(now: Memory, said: Match[str]) -> Bodies:
+    # The resource is `Topic:LITERAL:orders`. What is asked for always has a name; patterns are in
+    # rules only.
+    kind, _, name = said["resource"].split(":", 2)
+    yield OperationRefused(
+        principal=said["principal"],
+        operation=said["operation"],
+        resource=f"{kind}:{name}",
+        api=said["api"],
+        host=said["host"],
+    )
+
+
 REQUEST_ROWS: Sequence[LogPattern] = (
     row("logger", r'^Completed request:(\{.{0,200}"BROKER_HEARTBEAT".*\})', _heartbeat),
     row("logger", r'^Completed request:(\{.{0,200}"PRODUCE".*\})', _produced),
+    row(
+        "logger",
+        r"^Principal = (?P<principal>.+) is Denied operation = (?P<operation>\w+) "
+        r"from host = (?P<host>\S+) on resource = (?P<resource>\w+:\w+:.*) "
+        r"for request = (?P<api>\w+) with resourceRefCount = ",
+        _operation_refused,
+    ),
 )
-"""Requests with their answers; the logger `logger` is the end of `kafka.request.logger`."""
+"""Requests with their answers, and refusals. The logger `logger` is the end of
+`kafka.request.logger` and of `kafka.authorizer.logger`."""

@@ -4,7 +4,9 @@ set -eu
 mkdir -p tmp
 if [ ! -e "$DATA/meta.properties" ]; then
   # Up to Kafka 4.3; later releases have its records in the snapshot below.
-  if [ -e "$KAFKA_HOME/bootstrap.checkpoint" ]; then
+  if [ -e bootstrap.base64 ]; then
+    base64 -d bootstrap.base64 >"$DATA/bootstrap.checkpoint"
+  elif [ -e "$KAFKA_HOME/bootstrap.checkpoint" ]; then
     cp "$KAFKA_HOME/bootstrap.checkpoint" "$DATA/bootstrap.checkpoint"
   fi
   # A first voter begins with the voters of the quorum: a snapshot that ends at offset 0, in epoch 0.

@@ -136,6 +136,9 @@ def _introduce(run: Run) -> None:
         show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))
     else:
         show(errors(), ("warning:", "yellow"), " no client outside reaches what is simulated")
+    if run.runtime.secrets is not None:
+        kept = f"keys and passwords of its users are in {run.runtime.secrets}"
+        show(errors(), (kept, "dim"))
     for line in _how_to_go_on(run):
         show(errors(), (line, "dim"))
 

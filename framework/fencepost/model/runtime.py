@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -185,6 +186,12 @@ class Runtime(Protocol):
     @property
     def names(self) -> Mapping[str, str]:
         """Slot -> the address at which clients outside of the run reach it; empty if none can."""
+        ...
+
+    @property
+    def secrets(self) -> Path | None:
+        """The folder of the run's keys and passwords (`Secured`), while it lasts; None: it has
+        none."""
         ...
 
     @property

@@ -34,6 +34,7 @@ class ProducerOptions(
     nothing delays them, as with Kafka's sticky partitioner (KIP-480); 0: each message is a batch
     of its own. When stopped, it waits `flush_ms` for reports; the outcome of the rest is unknown.
     `settings`, here and below, are the client library's own; they override those of the worker.
+    `user`, here and below, is whom a secured cluster knows the client by (empty: by its slot).
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -45,6 +46,7 @@ class ProducerOptions(
     linger_ms: int = 0
     flush_ms: int = 10_000
     settings: Mapping[str, str] = {}
+    user: str = ""
 
     @property
     def in_a_row(self) -> int:
@@ -64,6 +66,7 @@ class ConsumerOptions(
     partitions: tuple[tuple[str, int], ...]
     offset: int = BEGINNING
     settings: Mapping[str, str] = {}
+    user: str = ""
 
 
 class ReaderOptions(

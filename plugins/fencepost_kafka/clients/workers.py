@@ -194,6 +194,7 @@ class KafkaClients:
         linger_ms: int = 0,
         settings: Mapping[str, str] | None = None,
         may_die: bool = False,
+        user: str = "",
     ) -> Writes:
         """Starts a producer in the background: `rate` messages a second, `count` of them (0: no
         limit).
@@ -201,7 +202,8 @@ class KafkaClients:
         It writes to all partitions of the topics in turn. A topic that does not exist is created
         first. The messages of `linger_ms` are one batch, to one partition. Producers with acks=all
         are idempotent by default. `settings` are the client library's own. `may_die`: a crash of
-        that library is recorded and does not end the run.
+        that library is recorded and does not end the run. `user` is whom a secured cluster knows
+        the client by, such as `fencepost_kafka.security.STRANGER`; by default its slot.
 
         Raises UsageError for a `linger_ms` after which a message would be too old to be sent.
         """
@@ -217,15 +219,21 @@ class KafkaClients:
             size=size,
             linger_ms=linger_ms,
             settings=settings or {},
+            user=user,
         )
         return Writes(self._runtime, self._start("producer", options, may_die), count)
 
     def consume(
-        self, *topics: str, settings: Mapping[str, str] | None = None, may_die: bool = False
+        self,
+        *topics: str,
+        settings: Mapping[str, str] | None = None,
+        may_die: bool = False,
+        user: str = "",
     ) -> Reads:
-        """Starts a consumer of all partitions of these topics, from their beginning on; `settings`
-        and `may_die` as of `produce`."""
-        options = ConsumerOptions(partitions=self._places(topics), settings=settings or {})
+        """Starts a consumer of all partitions of these topics, from their beginning on; `settings`,
+        `may_die` and `user` as of `produce`."""
+        places = self._places(topics)
+        options = ConsumerOptions(partitions=places, settings=settings or {}, user=user)
         return Reads(self._start("consumer", options, may_die))
 
     def read_all(self, topic: str) -> frozenset[str]:

@@ -25,6 +25,7 @@ from fencepost_kafka.confluent import outcomes, raw_admin
 from fencepost_kafka.confluent.raw_admin import RAW, Ended
 from fencepost_kafka.confluent.session import Session
 from fencepost_kafka.events import AdminCompleted
+from fencepost_kafka.security import access_of
 
 LibraryCommand = (
     CreateTopic | DeleteTopic | ListTopics | DescribeCluster | ElectPreferred | AlterSettings
@@ -53,7 +54,9 @@ class AdminWork:
             config = self._session.config
             addresses = (broker.rpartition(":") for broker in config.bootstrap)
             brokers = [(host, int(port)) for host, _, port in addresses]
-            ended = raw_admin.carry_out(command, brokers, config.process, self._limit_s)
+            ended = raw_admin.carry_out(
+                command, brokers, config.process, self._limit_s, access_of(config)
+            )
             self._record(command, ended)
         else:
             self._complete(command, *self._call(command))

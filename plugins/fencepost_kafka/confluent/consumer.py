@@ -18,7 +18,9 @@ from fencepost_kafka.events import ConsumerPositioned, Polled
 BATCH = 500
 
 
-def make_consumer(session: Session, settings: Iterable[tuple[str, str]]) -> Consumer:
+def make_consumer(
+    session: Session, settings: Iterable[tuple[str, str]], user: str = ""
+) -> Consumer:
     """A consumer for assignments; librdkafka requires a group's name nevertheless."""
     own: dict[str, object] = {
         "group.id": session.config.process,
@@ -30,7 +32,7 @@ def make_consumer(session: Session, settings: Iterable[tuple[str, str]]) -> Cons
         "fetch.error.backoff.ms": 100,
         "isolation.level": "read_uncommitted",
     }
-    return Consumer(session.settings(own, settings))
+    return Consumer(session.settings(own, settings, user))
 
 
 def record_polled(session: Session, messages: Sequence[Message], final_reading: bool) -> None:
@@ -96,7 +98,7 @@ class ConsumerWork:
     def __init__(self, session: Session, options: ConsumerOptions) -> None:
         self._session = session
         self._options = options
-        self._consumer = make_consumer(session, options.settings.items())
+        self._consumer = make_consumer(session, options.settings.items(), options.user)
         self._last_error = ""
         self._next: dict[tuple[str, int], int] = {}
         """The offset at which each partition is read on."""

@@ -58,7 +58,7 @@ class ProducerWork:
             own["batch.num.messages"] = options.in_a_row  # a batch that is full waits no longer
         self._identity: _Identity | None = None
         self._reported_ns = time.monotonic_ns()
-        self._producer = Producer(session.settings(own, options.settings.items()))
+        self._producer = Producer(session.settings(own, options.settings.items(), options.user))
 
     def run(self, now: Callable[[], float]) -> None:
         """Produces until `count`, a fatal error or a request to stop; then flushes.

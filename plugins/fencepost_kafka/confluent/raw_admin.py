@@ -33,6 +33,7 @@ from fencepost_kafka.clients.commands import (
 )
 from fencepost_kafka.confluent.probe import ExchangeResult, exchange, frame_request
 from fencepost_kafka.events.values import CallOutcome
+from fencepost_kafka.security import Access
 
 RawCommand = Reassign | ListReassignments | DeleteBroker | AddBrokers | Rebalance
 RAW = (Reassign, ListReassignments, DeleteBroker, AddBrokers, Rebalance)
@@ -85,7 +86,11 @@ class Ended:
 
 
 def carry_out(
-    command: RawCommand, brokers: Sequence[tuple[str, int]], client: str, limit_s: float
+    command: RawCommand,
+    brokers: Sequence[tuple[str, int]],
+    client: str,
+    limit_s: float,
+    access: Access | None = None,
 ) -> Ended:
     """Sends a command's request to the first broker that accepts it, within the time."""
     api, subject, request, response, details = _build(command, limit_s)
@@ -109,7 +114,7 @@ def carry_out(
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
-        result = exchange(address, frame, left_s, read)
+        result = exchange(address, frame, left_s, read, access)
         if result.outcome != "closed":
             break
     if result.outcome == "answered":

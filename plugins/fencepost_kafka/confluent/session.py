@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError
 
 from fencepost import ClientFailed, Recorder, WorkerConfig
 from fencepost_kafka.clients.commands import ClientCommand
+from fencepost_kafka.security import access_of
 
 STUCK_S = 15
 """A worker that has not ended this long after it was asked to writes its stacks into its log."""
@@ -76,12 +77,16 @@ class Session:
         name = type(command).__name__
         self.recorder.record(ClientFailed(error=f"{name} is not for this client", fatal=False))
 
-    def settings(self, own: dict[str, object], given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def settings(
+        self, own: dict[str, object], given: Iterable[tuple[str, str]], user: str = ""
+    ) -> dict[str, Any]:
         """librdkafka's configuration for a cluster on loopback that is broken deliberately.
 
         Clients look for leaders and reconnect quickly, and give up on a silent connection within
-        seconds, since a cut link neither answers nor closes.
+        seconds, since a cut link neither answers nor closes. Into a secured cluster they get as the
+        user of their slot, or as another `user`.
         """
+        access = access_of(self.config, user)
         return {
             "bootstrap.servers": ",".join(self.config.bootstrap),
             "client.id": self.config.process,
@@ -96,6 +101,7 @@ class Session:
             "allow.auto.create.topics": False,
             "enable.metrics.push": False,
             "error_cb": self._failed,
+            **({} if access is None else access.librdkafka()),
             **own,
             **dict(given),
         }

@@ -90,7 +90,12 @@ from fencepost_kafka.events.replicas import (
     SegmentFound,
     StoredBatch,
 )
-from fencepost_kafka.events.serving import FetchServed, ProduceAnswered, RequestRefused
+from fencepost_kafka.events.serving import (
+    FetchServed,
+    OperationRefused,
+    ProduceAnswered,
+    RequestRefused,
+)
 from fencepost_kafka.events.without_controller import (
     BrokersListed,
     IsrPrepared,
@@ -148,6 +153,7 @@ KINDS: tuple[type[Struct], ...] = (
     ReplicaCheckpointed,
     ReplicaRemoved,
     SegmentFound,
+    OperationRefused,
     ProduceAnswered,
     FetchServed,
     RequestRefused,
@@ -233,6 +239,7 @@ __all__ = [
     "MetadataTruncated",
     "MetricsReported",
     "NodeWarned",
+    "OperationRefused",
     "PartitionCommitted",
     "Polled",
     "ProbeCompleted",

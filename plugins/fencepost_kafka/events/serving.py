@@ -90,6 +90,31 @@ class FetchServed(Struct, frozen=True, gc=False, kw_only=True, tag="broker.fetch
         return scopes(self)
 
 
+class OperationRefused(Struct, frozen=True, gc=False, kw_only=True, tag="kafka.operation_refused"):
+    """A node's authorizer refused an operation to somebody who has no right to it.
+
+    A request may name several resources, each of which is judged alone: the rest of it may have
+    had its effect.
+    """
+
+    principal: str
+    """Who asked, with its type: `User:stranger`."""
+    operation: str
+    """What was to be done, in Kafka's word: WRITE; an open set."""
+    resource: str
+    """What it was to be done to, with its type: `Topic:orders`, `Cluster:kafka-cluster`."""
+    api: str
+    """The request that asked for it: `Produce`."""
+    host: str
+    """The address that it came from."""
+
+    def sentence(self) -> str:
+        return (
+            f"refused {self.operation} on {self.resource} to {self.principal}, who asked for it by "
+            f"{self.api} from {self.host}"
+        )
+
+
 class RequestRefused(Struct, frozen=True, gc=False, kw_only=True, tag="broker.request_refused"):
     """A node refused a request, or one partition of it, without effect.
 

@@ -79,12 +79,19 @@ class HoldRequests:
     def inject(self, runtime: Runtime) -> Injected:
         """Arms the links. The receipt is true once a request was chosen, by the links' own counts.
 
-        Raises UsageError when no link joins the nodes, or one of the links holds already.
+        Raises UsageError when no link joins the nodes, one of the links holds already, or links
+        carry TLS.
         """
-        find_slots(runtime.layout, (*self.sources, *self.targets))
+        layout = runtime.layout
+        find_slots(layout, (*self.sources, *self.targets))
+        if layout.sealed:
+            raise UsageError(
+                f"the fault 'hold' reads requests, and the links carry {layout.sealed}: it cannot "
+                "choose any in a cluster that is secured so"
+            )
         links = [
             link
-            for link in runtime.layout.links
+            for link in layout.links
             if link.source in self.sources and link.target in self.targets
         ]
         if not links:

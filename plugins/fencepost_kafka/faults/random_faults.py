@@ -386,7 +386,9 @@ class KafkaFaultChooser:
         # could strike.
         layout = administration.present(moment.view, moment.layout)
         moment = replace(moment, layout=layout)
-        offered = {*moment.offered} - self.without
+        # Nobody can choose messages that are sealed.
+        sealed = {"hold"} if layout.sealed else set()
+        offered = {*moment.offered} - self.without - sealed
         faults = [row for row in self._rows if row[1] in offered]
         asked = [row for row in administration.MENU if offered & self.administration & {*row[1]}]
         weights = sum(weight for weight, _, _ in faults), sum(weight for weight, _, _ in asked)

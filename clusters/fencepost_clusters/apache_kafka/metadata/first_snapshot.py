@@ -50,10 +50,13 @@ class Voter:
     port: int
 
 
-def first_snapshot(voters: Sequence[Voter], listener: str, formatted: bytes = b"") -> bytes:
+def first_snapshot(
+    voters: Sequence[Voter], listener: str, formatted: bytes = b"", more: Sequence[bytes] = ()
+) -> bytes:
     """The snapshot's bytes; voters listen on that listener.
 
-    `formatted` is a snapshot that StorageTool wrote, whose records it takes over.
+    `formatted` is a snapshot that StorageTool wrote, whose records it takes over; `more` are the
+    values of further ones.
     """
     entities: Sequence[tuple[int, Any]] = (
         (
@@ -63,7 +66,19 @@ def first_snapshot(voters: Sequence[Voter], listener: str, formatted: bytes = b"
         (_VERSION, _build(KRaftVersionRecord, version=0, k_raft_version=KRAFT_VERSION)),
         (_VOTERS, _voters(voters, listener)),
     )
-    footer = (_FOOTER, _build(SnapshotFooterRecord, version=0))
+    return _snapshot(entities, formatted, more)
+
+
+def with_records(formatted: bytes, more: Sequence[bytes]) -> bytes:
+    """A `bootstrap.checkpoint` that StorageTool wrote, with the values of further records."""
+    header = _build(SnapshotHeaderRecord, version=0, last_contained_log_timestamp=_FORMATTED_MS)
+    return _snapshot([(_HEADER, header)], formatted, more)
+
+
+def _snapshot(
+    entities: Sequence[tuple[int, Any]], formatted: bytes, more: Sequence[bytes]
+) -> bytes:
+    """A snapshot that begins with these control records."""
     buffer = BytesIO()
     _write(buffer, 0, entities)
     end = len(entities)
@@ -71,7 +86,10 @@ def first_snapshot(voters: Sequence[Voter], listener: str, formatted: bytes = b"
         # A batch's checksum does not cover its base offset, so no other byte changes.
         buffer.write(end.to_bytes(_BASE_OFFSET, "big") + batch[_BASE_OFFSET:])
         end += records
-    _write(buffer, end, [footer])
+    if more:
+        _write_batch(buffer, end, [(None, value) for value in more], attributes=0)
+        end += len(more)
+    _write(buffer, end, [(_FOOTER, _build(SnapshotFooterRecord, version=0))])
     return buffer.getvalue()
 
 
@@ -109,17 +127,29 @@ def _voters(voters: Sequence[Voter], listener: str) -> Any:
 
 def _write(buffer: BytesIO, offset: int, entities: Sequence[tuple[int, Any]]) -> None:
     """Adds a batch of control records, from that offset on."""
+    keyed = [(b"\0\0" + kind.to_bytes(2, "big"), _bytes(entity)) for kind, entity in entities]
+    _write_batch(buffer, offset, keyed, attributes=_CONTROL)
+
+
+def _write_batch(
+    buffer: BytesIO,
+    offset: int,
+    keyed: Sequence[tuple[bytes | None, bytes]],
+    *,
+    attributes: int,
+) -> None:
+    """Adds a batch of records, given by key and value, from that offset on."""
     new_record: Any = Record
     records = tuple(
         new_record(
             attributes=0,
             timestamp=_FORMATTED_AT,
             offset=offset + at,
-            key=b"\0\0" + kind.to_bytes(2, "big"),
-            value=_bytes(entity),
+            key=key,
+            value=value,
             headers=(),
         )
-        for at, (kind, entity) in enumerate(entities)
+        for at, (key, value) in enumerate(keyed)
     )
     batch: Any = NewRecordBatch
     write_new_batch(
@@ -129,7 +159,7 @@ def _write(buffer: BytesIO, offset: int, entities: Sequence[tuple[int, Any]]) ->
             producer_epoch=-1,
             base_sequence=-1,
             records=records,
-            attributes=_CONTROL,
+            attributes=attributes,
         ),
     )
 

@@ -43,6 +43,7 @@ from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
+from fencepost_kafka.security import access_of, connected
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
@@ -203,6 +204,7 @@ class Observer:
         schemas: Mapping[int, schema.Schema],
     ) -> None:  # fmt: skip
         self._client = config.process
+        self._access = access_of(config)
         self._recorder = recorder
         self._schemas = schemas
         controllers = sorted(name for name in config.hosts if name.startswith("controller-"))
@@ -216,8 +218,7 @@ class Observer:
         """Asks one controller after the other, each for as long as it answers as the leader."""
         while not self._asked_to_stop(0):
             try:
-                with socket.create_connection(self._ends[self._at], LIMIT_S) as connection:
-                    connection.settimeout(LIMIT_S)
+                with connected(self._access, self._ends[self._at], LIMIT_S) as connection:
                     while self._ask(connection):
                         if self._asked_to_stop(0):
                             return

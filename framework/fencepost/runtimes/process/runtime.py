@@ -24,6 +24,7 @@ import selectors
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Self, final
 
 from msgspec import Struct
@@ -215,6 +216,11 @@ class ProcessRuntime:
         # Only slots to which clients have a link: there is no address for the others.
         targets = {link.target for link in self._layout.links if link.source in self._clients()}
         return {name: self._advertised(self._layout.slot(name)) for name in sorted(targets)}
+
+    @property
+    def secrets(self) -> Path | None:
+        """See `Runtime.secrets`."""
+        return self._secrets
 
     def _clients(self) -> Collection[str]:
         return {slot.name for slot in self._layout.of(CLIENT)}

@@ -183,6 +183,11 @@ class SimulatedRuntime:
         return {}
 
     @property
+    def secrets(self) -> None:
+        """See `Runtime.secrets`."""
+        return None
+
+    @property
     def steps(self) -> int:
         """How many steps have been made so far: wake-ups, arrivals and the like."""
         return self._agenda.steps
