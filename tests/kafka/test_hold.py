@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from tests import docker_bench
 
-from fencepost import FaultInjected, FaultTookEffect, UsageError
+from fencepost import FaultInjected, FaultTookEffect, Shape, UsageError
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
@@ -22,6 +24,7 @@ from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.codec import CLIENT_CALLS, NODE_CALLS
 from fencepost_kafka.events import IsrChangeAsked, ProduceCompleted, ProduceInvoked
 from fencepost_kafka.faults.hold import hold
+from fencepost_kafka.layout import Ports, lay_out
 from fencepost_kafka.testing import KafkaClients, KafkaCluster
 
 TOPIC_ID = UUID(int=7)
@@ -52,6 +55,24 @@ def test_arguments_make_the_same_fault_again() -> None:
 def test_arguments_without_sense_are_refused(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         hold(**{"sources": "broker-1", "targets": "controller-1", **arguments})  # type: ignore[arg-type]
+
+
+class _Refusing:
+    """A runtime of which a fault that is refused asks for the layout alone."""
+
+    def __init__(self, **secured: object) -> None:
+        self.layout = replace(lay_out(Shape(), Ports()), **secured)  # type: ignore[arg-type]
+
+
+def test_what_a_secured_cluster_makes_impossible_is_refused_in_one_sentence() -> None:
+    sealed: Any = _Refusing(sealed="TLS")
+    with pytest.raises(
+        UsageError, match="^the fault 'hold' reads requests, and the links carry TLS"
+    ):
+        hold("broker-1", "controller-1", "Fetch").inject(sealed)
+    logs_in: Any = _Refusing(logs_in=True)
+    with pytest.raises(UsageError, match="begins with a login: give outlives=False"):
+        hold("broker-1", "controller-1", "Fetch").inject(logs_in)
 
 
 def framed(request: m.Request, to_clients: bool = False) -> bytes:

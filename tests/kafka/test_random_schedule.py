@@ -362,6 +362,19 @@ def test_only_requests_that_certainly_come_are_held() -> None:
     assert without == {"broker-1", "broker-2"}
 
 
+def test_no_request_is_held_that_nobody_can_read() -> None:
+    sealed = replace(LAYOUT, sealed="TLS")
+    drawn = drawn_at(Moment(begun(), sealed, ("hold", "kill")), STRIKES)
+    assert {planned.fault for planned in drawn} == {"kill"}
+    assert "hold" in {planned.fault for planned in drawn_faults(begun(), "hold", "kill")}
+
+
+def test_where_connections_log_in_no_held_request_outlives_its_own() -> None:
+    layout = replace(LAYOUT, logs_in=True)
+    drawn = drawn_at(Moment(begun(), layout, ("hold",)), STRIKES)
+    assert {planned.arguments["outlives"] for planned in drawn} == {False}
+
+
 def test_a_control_request_is_held_and_a_restart_of_the_broker_brings_it_about() -> None:
     moment = Moment(begun(), LAYOUT, ("hold", "kill", "terminate"))
     chooser = KafkaFaultChooser(TIMING, control_requests=True)

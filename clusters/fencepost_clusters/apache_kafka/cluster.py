@@ -57,6 +57,7 @@ from fencepost_clusters.apache_kafka.security import (
     node_settings,
     protocol_map,
     scram_records,
+    secured_layout,
 )
 from fencepost_clusters.java import (
     NODE_ENVIRONMENT,
@@ -154,10 +155,7 @@ class KRaft:
         for own in shape.own.values():
             if settings.BOOTSTRAP in settings.given(own) and self.build.release < CHANGEABLE:
                 raise NotApplicable(f"{self.name} knows its controllers by a fixed list of voters")
-        laid_out = lay_out(shape, PORTS)
-        # The toxic that holds messages finds none in TLS.
-        sealed = security is not None and security.tls
-        return replace(laid_out, framed=frozenset(), sealed="TLS") if sealed else laid_out
+        return secured_layout(lay_out(shape, PORTS), security)
 
     counts = COUNTS
     """Controllers and brokers."""

@@ -36,6 +36,7 @@ import hmac
 import json
 import secrets as random_secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -47,6 +48,7 @@ from fencepost_kafka.security import AUTHORITY, PLAIN, SCRAM, STRANGER, Security
 SCRAM_SINCE = (3, 5)
 """The first release whose disks can begin with users of SCRAM."""
 _ITERATIONS = 4096
+_SALT_BYTES = 24
 _RECORDS = "scram.json"
 """The file of the records of the users of SCRAM. All controllers begin with the same bytes, so the
 records are made once."""
@@ -65,6 +67,16 @@ def check_release(system: str, security: Security, release: tuple[int, ...]) -> 
             f"{system} keeps no passwords of SCRAM, as Kafka does from {since} on in KRaft mode: "
             f"use {security.protocol}/{PLAIN}, or SSL"
         )
+
+
+def secured_layout(layout: Layout, security: Security | None) -> Layout:
+    """The layout of a cluster that is secured so: what can be done with messages in its links."""
+    if security is None:
+        return layout
+    if security.tls:
+        # The toxic that holds messages would look for their lengths in TLS.
+        return replace(layout, framed=frozenset(), sealed="TLS")
+    return replace(layout, logs_in=True)
 
 
 def users(layout: Layout) -> Sequence[str]:
@@ -92,7 +104,10 @@ def make_secrets(
             if security.mechanism == SCRAM:
                 made[_login_file(user, SCRAM)] = login(SCRAM, user, word)
         if security.mechanism == SCRAM:
-            records = [scram_record(user, word).hex() for user, word in passwords.items()]
+            records = [
+                scram_record(user, word, random_secrets.token_bytes(_SALT_BYTES)).hex()
+                for user, word in passwords.items()
+            ]
             made[_RECORDS] = json.dumps(records)
     return made
 
@@ -156,9 +171,8 @@ def protocol_map(security: Security | None) -> str:
     return ",".join(f"{name}:{protocol}" for name in ("CLIENT", "REPLICATION", "CONTROLLER"))
 
 
-def scram_record(user: str, password: str) -> bytes:
-    """A UserScramCredentialRecord, as a value of the metadata log, with a salt of its own."""
-    salt = random_secrets.token_bytes(24)
+def scram_record(user: str, password: str, salt: bytes) -> bytes:
+    """A UserScramCredentialRecord, as a value of the metadata log. Each user has another salt."""
     salted = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     stored = hashlib.sha512(hmac.digest(salted, b"Client Key", "sha512")).digest()
     server = hmac.digest(salted, b"Server Key", "sha512")

@@ -94,7 +94,11 @@ class Draw:
         """What happens to a request that is chosen."""
         action = ("hold", "drop", "delay")[self.between(0, 2)]
         delay_ms = self.situation.timing.lease_ms // 4
-        return {"action": action, **({"delay_ms": delay_ms} if action == "delay" else {})}
+        return {
+            "action": action,
+            **({"delay_ms": delay_ms} if action == "delay" else {}),
+            **({"outlives": False} if self.situation.layout.logs_in else {}),
+        }
 
     def names(self, role: Role) -> Sequence[str]:
         return [slot.name for slot in self.situation.layout.of(role)]

@@ -6,8 +6,9 @@ process at the heal. Its sender reads no answer. A sender usually gives up at it
 connects anew and sends the request again.
 
 It does not imitate a request that is lost on its way while its connection lives (TCP would send it
-again), nor one that is duplicated. Answers are never held. Links with TLS, or with SASL, carry
-bytes that it cannot read; redelivery needs a listener without authentication.
+again), nor one that is duplicated. Answers are never held. Nobody can read requests in links with
+TLS, so there a hold is refused. Where each connection begins with a login, as with SASL, a request
+cannot be delivered over another connection: there a hold needs `outlives=False`.
 """
 
 # See docs/decisions/16-held-messages.md.
@@ -79,8 +80,8 @@ class HoldRequests:
     def inject(self, runtime: Runtime) -> Injected:
         """Arms the links. The receipt is true once a request was chosen, by the links' own counts.
 
-        Raises UsageError when no link joins the nodes, one of the links holds already, or links
-        carry TLS.
+        Raises UsageError when no link joins the nodes, one of the links holds already, links carry
+        TLS, or a request would be delivered over a connection that has not logged in.
         """
         layout = runtime.layout
         find_slots(layout, (*self.sources, *self.targets))
@@ -88,6 +89,11 @@ class HoldRequests:
             raise UsageError(
                 f"the fault 'hold' reads requests, and the links carry {layout.sealed}: it cannot "
                 "choose any in a cluster that is secured so"
+            )
+        if layout.logs_in and self.outlives and self.action != "drop":
+            raise UsageError(
+                "the fault 'hold' cannot deliver a request over another connection where each "
+                "begins with a login: give outlives=False"
             )
         links = [
             link

@@ -185,8 +185,20 @@ def test_a_shape_that_the_system_does_not_have_is_refused(
             ("soak", "--system", "apache/kraft", "--runtime", "simulated"),
             "apache/kraft runs on process and docker, and not on simulated",
         ),
+        (
+            ("soak", "--system", "reference/quorum", *SIMULATED, "--security", "SASL_SSL"),
+            "reference/quorum cannot be secured: leave out the security 'SASL_SSL'",
+        ),
+        (
+            ("soak", "--system", "apache/kraft", "--security", "SASL_SLL"),
+            "no security of apache/kraft named 'SASL_SLL'; did you mean 'SASL_SSL'?",
+        ),
+        (
+            ("soak", "--system", "apache/zookeeper@3.9.2", "--security", "SASL_SSL"),
+            "apache/zookeeper@3.9.2 cannot be secured: leave out the security 'SASL_SSL'",
+        ),
     ],
-    ids=["soak", "conformance", "kraft"],
+    ids=["soak", "conformance", "kraft", "open-only", "misspelt", "zookeeper"],
 )
 def test_what_a_runtime_does_not_have_is_refused_before_the_first_run(
     words: tuple[str, ...], says: str, tmp_path: Path
@@ -198,10 +210,17 @@ def test_what_a_runtime_does_not_have_is_refused_before_the_first_run(
 
 
 def test_options_make_a_shape_and_a_shape_options() -> None:
-    shape = Shape({"broker": 4}, {"a": "b=c,d"}, ("x", "y"))
+    shape = Shape({"broker": 4}, {"a": "b=c,d"}, ("x", "y"), security="SASL_SSL")
     options = list(options_of(shape))
     given = {name: [v for n, v in options if n == name] for name in ("count", "setting", "defects")}
-    assert shape_of(given["count"], given["setting"], given["defects"]) == shape
+    security = dict(options)["security"]
+    assert shape_of(given["count"], given["setting"], given["defects"], security) == shape
+
+
+def test_a_security_of_a_test_is_stronger_than_that_of_its_session() -> None:
+    mine, everybodys = Shape(security="SSL"), Shape(security="SASL_SSL")
+    assert mine.over(everybodys).security == "SSL"
+    assert Shape().over(everybodys).security == "SASL_SSL"
 
 
 @pytest.mark.parametrize("count", ["=3", "broker", "broker=", "broker=-1", "broker=" + "9" * 20])

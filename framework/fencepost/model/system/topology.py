@@ -69,6 +69,7 @@ class Layout:
     `framed` are ports whose links carry messages: the source of such a link sends each message
     behind its length in four bytes, big-endian. So single messages can be held. `sealed` names what
     nobody can read messages in, such as TLS; empty: the links carry bytes as nodes mean them.
+    `logs_in`: each connection begins with a login, so a message cannot be delivered over another.
 
     `unasked` are ports on which a node listens at some times only, such as while it leads. A link
     to such a port changes together with others, and the receipt is measured on the others.
@@ -81,6 +82,7 @@ class Layout:
     framed: frozenset[int] = frozenset()
     unasked: frozenset[int] = frozenset()
     sealed: str = ""
+    logs_in: bool = False
 
     def slot(self, name: str) -> Slot:
         """The slot of that name; raises KeyError."""
