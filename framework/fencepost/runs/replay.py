@@ -52,7 +52,14 @@ def recorded_shape(info: RunInfo) -> Shape:
         if value == REDACTED:
             raise UsageError(f"the setting {name} of this run is a secret, which it did not record")
     spares = tuple(Spare(slot.role, slot.node_id) for slot in info.slots if slot.spare)
-    return Shape(info.counts, info.settings, info.defects, spares, info.own, info.security)
+    return Shape(
+        counts=info.counts,
+        settings=info.settings,
+        defects=info.defects,
+        spares=spares,
+        own=info.own,
+        security=info.security,
+    )
 
 
 def replay(
