@@ -91,6 +91,18 @@ def broker(kind: str, fenced: object) -> tuple[str, dict[str, object]]:
     return kind, values
 
 
+def user(key: bytes) -> tuple[str, dict[str, object]]:
+    """A record of the user `a`, whose password is checked by that key."""
+    checked = {"Salt": b"s", "StoredKey": key, "ServerKey": key, "Iterations": 4096}
+    return "UserScramCredentialRecord", {"Name": "a", "Mechanism": 2, **checked}
+
+
+RIGHT: tuple[str, dict[str, object]] = (
+    "AccessControlEntryRecord",
+    {"Id": "r", "ResourceType": 2, "ResourceName": "orders", "PermissionType": 3},
+)
+
+
 def test_changes_lead_to_what_one_record_says() -> None:
     changed = {"TopicId": "a", "PartitionId": 0, "Leader": 2, "Isr": (2,)}
     whole = {**PARTITION[1], "Leader": 2, "LeaderEpoch": 4, "Isr": (2,)}
@@ -120,9 +132,23 @@ def test_changes_lead_to_what_one_record_says() -> None:
             ),
             entities(),
         ),
+        (entities(user(b"old"), user(b"new")), entities(user(b"new"))),
+        (
+            entities(
+                user(b"new"), ("RemoveUserScramCredentialRecord", {"Name": "a", "Mechanism": 2})
+            ),
+            entities(),
+        ),
+        (entities(RIGHT, ("RemoveAccessControlEntryRecord", {"Id": "r"})), entities()),
     ]  # fmt: skip
     for one, other in pairs:
         assert one.digest() == other.digest()
+
+
+def test_who_may_do_what_is_part_of_the_state() -> None:
+    assert entities(user(b"old")).digest() != entities(user(b"new")).digest()
+    denied = RIGHT[0], {**RIGHT[1], "PermissionType": 2}
+    assert entities(RIGHT).digest() != entities(denied).digest() != entities().digest()
 
 
 def test_the_settings_of_topics_that_do_not_exist_are_found() -> None:

@@ -1,8 +1,8 @@
 """The entities that Kafka's metadata records describe, by replaying them: pure.
 
 A snapshot has one record for each entity; the log has a record for each change. So replaying either
-up to one offset must lead to the same entities. Kinds that no cluster of ours writes (quotas,
-access control lists, tokens) are left out.
+up to one offset must lead to the same entities. Kinds that no cluster of ours writes (quotas and
+tokens) are left out.
 """
 
 from __future__ import annotations
@@ -156,6 +156,23 @@ def _controller_gone(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
     now.pop(("controller", values["ControllerId"]), None)
 
 
+def _user(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    checked_by = [values[name].hex() for name in ("Salt", "StoredKey", "ServerKey")]
+    now["user", values["Name"], values["Mechanism"]] = [*checked_by, values["Iterations"]]
+
+
+def _user_gone(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now.pop(("user", values["Name"], values["Mechanism"]), None)
+
+
+def _right(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now["right", values["Id"]] = {name: values[name] for name in values if name != "Id"}
+
+
+def _right_gone(now: dict[Key, Any], values: Mapping[str, Any]) -> None:
+    now.pop(("right", values["Id"]), None)
+
+
 _KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
     "TopicRecord": _topic,
     "RemoveTopicRecord": _topic_removed,
@@ -170,4 +187,8 @@ _KINDS: Mapping[str, Callable[[dict[Key, Any], Mapping[str, Any]], None]] = {
     "ProducerIdsRecord": _producer_ids,
     "RegisterControllerRecord": _controller,
     "UnregisterControllerRecord": _controller_gone,
+    "UserScramCredentialRecord": _user,
+    "RemoveUserScramCredentialRecord": _user_gone,
+    "AccessControlEntryRecord": _right,
+    "RemoveAccessControlEntryRecord": _right_gone,
 }
