@@ -77,14 +77,14 @@ def run(
         str, typer.Option("-k", metavar="EXPRESSION", help="Only tests whose names match.")
     ] = "",
     budget: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="TIME",
             parser=_time,
             help="The time that the tests may take, such as 20m: none begins that may not end in "
             "it. If one did not begin, the exit code is 3, unless it is worse.",
         ),
-    ] = "",
+    ] = None,
     exit_first: Annotated[bool, typer.Option("-x", help="Stop at the first failure.")] = False,
     json: Json = False,
 ) -> None:
@@ -99,7 +99,7 @@ def run(
         workload=workload,
         tests=tests,
         options=options,
-        budget=budget,
+        budget=budget or "",
     )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
     for why in list(collected.uncollected.values())[:1]:
