@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from msgspec import Struct
 from tests import echo_node
 
 from fencepost import Command, Condition, Event, Runtime, Shape, Slot, View
@@ -27,11 +28,12 @@ def echo_run(
     system: echo_node.EchoSystem | None = None,
     shape: Shape = PAIR,
     backend: BackendKind | None = None,
+    kinds: tuple[type[Struct], ...] = (),
 ) -> ProcessRuntime:
     """A run of echo nodes, none of them started, with the workload `echo`; on this host, or on
-    that backend."""
+    that backend. `kinds` are further kinds of events."""
     return ProcessRuntime(
-        Subject(system or echo_node.EchoSystem(), shape, 7, echo_node.KINDS),
+        Subject(system or echo_node.EchoSystem(), shape, 7, (*echo_node.KINDS, *kinds)),
         RunFolder.create(path),
         workloads={"echo": Command((sys.executable, echo_node.__file__, "client"))},
         backend=backend,

@@ -58,7 +58,7 @@ PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.columns", "fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),
     *("Exception", "AssertionError", "KeyboardInterrupt", "ValueError", "UserWarning"),
-    *("FencepostError", "UsageError", "Generic"),
+    *("FencepostError", "UsageError", "Generic", "BaseException"),
     # asyncio's and socketserver's callbacks are classes to be derived from.
     *("BufferedProtocol", "BaseRequestHandler"),
 }

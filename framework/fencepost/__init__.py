@@ -10,7 +10,11 @@ from __future__ import annotations
 from fencepost.events import (
     SCHEMA_VERSION,
     Administered,
+    AppReady,
+    AppStarted,
+    AppWorksAgain,
     Cause,
+    CheckJudged,
     ClientFailed,
     ClientStarted,
     ClusterRecovered,
@@ -82,6 +86,7 @@ from fencepost.judging.owed import Owed
 from fencepost.judging.rules import Applicability, Clause, Handler, Promise, Rule, on, whole_run
 from fencepost.judging.scene import Scene, Strike
 from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, Shared
+from fencepost.model.check import Check, check
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
 from fencepost.model.errors import (
@@ -118,12 +123,15 @@ from fencepost.model.runtime import (
     Powered,
     Process,
     Receipt,
+    RunsApps,
     Runtime,
     Signal,
     describe,
     let_pass_until,
 )
+from fencepost.model.system.apps import Listener, Program, Ready
 from fencepost.model.system.capabilities import (
+    Advertises,
     Command,
     Contained,
     Defect,
@@ -215,6 +223,10 @@ __all__ = [
     "Administered",
     "Administers",
     "Administration",
+    "Advertises",
+    "AppReady",
+    "AppStarted",
+    "AppWorksAgain",
     "Applicability",
     "Authority",
     "AuthorityChange",
@@ -222,6 +234,8 @@ __all__ = [
     "Cell",
     "Chance",
     "Change",
+    "Check",
+    "CheckJudged",
     "ChoosesFaults",
     "Clause",
     "ClientFailed",
@@ -293,6 +307,7 @@ __all__ = [
     "Link",
     "LinkFailed",
     "LinkState",
+    "Listener",
     "LogParser",
     "MakeClients",
     "Moment",
@@ -325,9 +340,11 @@ __all__ = [
     "ProcessExited",
     "ProcessResumed",
     "ProcessSpawned",
+    "Program",
     "Promise",
     "PromiseObserved",
     "ReadsDisks",
+    "Ready",
     "Reason",
     "Receipt",
     "Recorder",
@@ -337,6 +354,7 @@ __all__ = [
     "RunEnded",
     "RunPhase",
     "RunStarted",
+    "RunsApps",
     "Runtime",
     "SaysVersion",
     "Scene",
@@ -380,6 +398,7 @@ __all__ = [
     "began_ns",
     "bridge",
     "cache_folder",
+    "check",
     "counted",
     "declared",
     "describe",

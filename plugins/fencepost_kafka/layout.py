@@ -124,6 +124,11 @@ def _framed(ports: Ports) -> frozenset[int]:
     return frozenset({ports.client, ports.controller, ports.replication} - {0})
 
 
+def listener_of(app: str) -> str:
+    """The name of the listener for the program in a slot: `CLIENT_BILLING_1` for `billing-1`."""
+    return f"CLIENT_{app.upper().replace('-', '_')}"
+
+
 def first_controller_id(brokers: int) -> int:
     """The id of the first controller beside so many brokers.
 

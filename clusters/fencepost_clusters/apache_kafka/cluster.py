@@ -73,7 +73,7 @@ from fencepost_kafka.faults.administration import EVERYWHERE, OTHER_BROKERS, OTH
 from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.states import STATES, states_of
-from fencepost_kafka.layout import Ports, lay_out
+from fencepost_kafka.layout import Ports, lay_out, listener_of
 from fencepost_kafka.probe import kafka_probe, secured_probe
 from fencepost_kafka.recovery import missing, superseded
 from fencepost_kafka.security import SECURITIES, Access, Security, security_named
@@ -240,9 +240,14 @@ class KRaft:
             administration=administration,
         )
 
+    @property
+    def told_ports(self) -> Sequence[int]:
+        """See `fencepost.Advertises`: metadata name the clients' listener of each broker."""
+        return (PORTS.client,)
+
     def properties(self, place: Place, shape: Shape) -> dict[str, str]:
         """The configuration of the node in a place."""
-        slot, address = place.slot, place.address
+        slot = place.slot
         security = _security(shape)
         secured = {}
         if security is not None and place.secrets is not None:
@@ -255,8 +260,8 @@ class KRaft:
             "node.id": str(slot.node_id),
             **self._quorum(place.layout),
             "controller.listener.names": CONTROLLER_LISTENER,
-            "listener.security.protocol.map": protocol_map(security),
-            **_listeners(slot, address, place.advertised, self.build.release),
+            "listener.security.protocol.map": protocol_map(security, place),
+            **_listeners(place, self.build.release),
             "log.dirs": disk_of(place),
             **settings.given(shape.own_of(slot.name, place.process)),
         }
@@ -448,22 +453,32 @@ def _logging() -> str:
     return resource("log4j2.properties") + resource("log4j2.windows.properties")
 
 
-def _listeners(
-    slot: Slot, address: str, advertised: str, release: tuple[int, ...]
-) -> dict[str, str]:
-    """The addresses on which a node listens, and the address that it advertises. Controllers
+def _listeners(place: Place, release: tuple[int, ...]) -> dict[str, str]:
+    """The addresses on which a node listens, and the addresses that it advertises. Controllers
     before Kafka 3.9 accept none to advertise: all know them by the list of voters."""
-    if slot.role is Role.CONTROLLER:
-        listens = {"listeners": f"CONTROLLER://{address}:{PORTS.controller}"}
-        if release < CHANGEABLE:
-            return listens
-        return {**listens, "advertised.listeners": f"CONTROLLER://{slot.name}:{PORTS.controller}"}
-    replication = f"REPLICATION://{slot.name}:{PORTS.replication}"
-    return {
-        "listeners": f"CLIENT://{address}:{PORTS.client},REPLICATION://{address}:{PORTS.replication}",
-        "advertised.listeners": f"CLIENT://{advertised}:{PORTS.client},{replication}",
-        "inter.broker.listener.name": "REPLICATION",
+    name, address = place.slot.name, place.address
+    if place.slot.role is Role.CONTROLLER:
+        own = {"CONTROLLER": (name, PORTS.controller)}
+        advertised = {} if release < CHANGEABLE else own
+    else:
+        own = {
+            "CLIENT": (place.advertised, PORTS.client),
+            "REPLICATION": (name, PORTS.replication),
+            **{listener_of(one.slot): (one.address, one.port) for one in place.listeners},
+        }
+        advertised = own
+    found = {
+        "listeners": ",".join(f"{one}://{address}:{port}" for one, (_, port) in own.items()),
+        "listener.security.protocol.map": ",".join(
+            f"{one}:PLAINTEXT" for one in dict.fromkeys((*own, "REPLICATION", CONTROLLER_LISTENER))
+        ),
     }
+    if advertised:
+        ends = (f"{one}://{host}:{port}" for one, (host, port) in advertised.items())
+        found["advertised.listeners"] = ",".join(ends)
+    if place.slot.role is not Role.CONTROLLER:
+        found["inter.broker.listener.name"] = "REPLICATION"
+    return found
 
 
 def _formatted(place: Place) -> dict[str, str]:

@@ -177,6 +177,11 @@ class ReferenceQuorum:
             **shape.own_of(slot.name, place.process),
         }
 
+    @property
+    def told_ports(self) -> Sequence[int]:
+        """See `fencepost.Advertises`: metadata name the clients' listener of each broker."""
+        return (PORTS.client,)
+
     def ports(self, slot: Slot) -> dict[str, int]:
         """The port of each listener of the node in a slot."""
         ports: dict[str, int] = {}
@@ -197,6 +202,7 @@ class ReferenceQuorum:
             "data": str(place.data_dir),
             "address": place.address,
             "advertised": place.advertised,
+            "apps": {one.slot: (one.address, one.port) for one in place.listeners},
             "hosts": dict(place.hosts),
             "ports": self.ports(slot),
             "metrics_port": PORTS.metrics,

@@ -24,6 +24,7 @@ from fencepost.model.budget import Budget, in_rounds
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import UsageError
 from fencepost.model.shares import interval
+from fencepost.model.system.capabilities import layout_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.random_schedule import Conducted, follow_one, run_one
@@ -272,7 +273,7 @@ def check(specs: Sequence[RunSpec]) -> None:
     names = [spec.system.name for spec in specs]
     if len(set(names)) < max(2, len(names)):
         raise UsageError("a comparison needs two systems or more, each named once")
-    first, *others = ({slot.name for slot in s.system.layout(s.shape).slots} for s in specs)
+    first, *others = ({slot.name for slot in layout_of(s.system, s.shape).slots} for s in specs)
     for name, slots in zip(names[1:], others, strict=True):
         if first != slots:
             differing = ", ".join(sorted(first ^ slots))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -37,6 +38,7 @@ from fencepost.plugins.reports import ReportRequest
 from fencepost.runs.by_hand.channel import Asked, Channel, meeting_of
 from fencepost.runs.by_hand.holding import HeldCluster
 from fencepost.runs.by_hand.messages import EndCluster, Ended
+from fencepost.runs.project import of_project
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.runtimes.process.name_service import FILE, hosts_file
 
@@ -67,7 +69,8 @@ def up(
     """
     plugins = load_plugins(system)
     shape = shape_of(count, setting, defects, security)
-    spec = RunSpec(plugins.system(system), shape, runtime, seed, workload)
+    asked = RunSpec(plugins.system(system), shape, runtime, seed, workload)
+    spec = of_project(asked, Path.cwd())
     check_runtime(runtime)
     check_spec(spec)
     folder = new_folder(out, "cluster")

@@ -43,6 +43,7 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_INCONCLUSI
 from fencepost.model.shares import CONFIDENCE
 from fencepost.model.system.shape import shape_of
 from fencepost.model.text import printable
+from fencepost.runs.project import of_project
 from fencepost.runs.run import RunSpec, check_runtime, check_spec
 
 
@@ -78,8 +79,8 @@ def compare(
     check_budget(budget, minutes)
     shape = shape_of(count, setting, defects, security)
     specs = [
-        RunSpec(
-            loaded.system(name), shape, runtime=runtime, seed=seed, workload=workload, lossy=True
+        of_project(
+            RunSpec(loaded.system(name), shape, runtime, seed, workload, lossy=True), Path.cwd()
         )
         for name in system
     ]

@@ -35,7 +35,6 @@ from fencepost.commands.terminal import (
     progress,
     show,
 )
-from fencepost.history.run_folder import redacted
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import (
     EXIT_CLEAN,
@@ -44,6 +43,7 @@ from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
 )
+from fencepost.model.secrets import redacted
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.shape import Shape, options_of, shape_of
 from fencepost.runs.run import RunSpec, check_runtime, check_spec, runtimes_of

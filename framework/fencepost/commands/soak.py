@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +40,7 @@ from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.random_faults import NamesDraws
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
+from fencepost.runs.project import of_project
 from fencepost.runs.random_schedule import chooser_of
 from fencepost.runs.run import POWERED, RunSpec, check_runtime, check_spec
 
@@ -81,7 +83,7 @@ def soak(
     loaded = load_plugins(system)
     check_runtime(runtime)
     check_budget(budget, minutes)
-    spec = RunSpec(
+    asked = RunSpec(
         loaded.system(system),
         shape_of(count, setting, defects, security),
         runtime=runtime,
@@ -89,6 +91,7 @@ def soak(
         workload=workload,
         lossy=faults,
     )
+    spec = of_project(asked, Path.cwd())
     check_spec(spec)
     if weight and not faults:
         raise UsageError("--weight is for operations that are drawn, and --no-faults draws none")

@@ -20,6 +20,7 @@ Rules of the schema:
 
 from __future__ import annotations
 
+from fencepost.events.apps import AppReady, AppStarted, AppWorksAgain, CheckJudged
 from fencepost.events.codec import KINDS, SCHEMA_VERSION, Codec, nested_fields
 from fencepost.events.effects import Effect
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
@@ -58,7 +59,11 @@ __all__ = [
     "KINDS",
     "SCHEMA_VERSION",
     "Administered",
+    "AppReady",
+    "AppStarted",
+    "AppWorksAgain",
     "Cause",
+    "CheckJudged",
     "ClientFailed",
     "ClientStarted",
     "ClusterRecovered",

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, final, get_args, ge
 import msgspec
 from msgspec import Meta, Struct
 
+from fencepost.events.apps import AppReady, AppStarted, AppWorksAgain, CheckJudged
 from fencepost.events.envelope import Cause, Event, Unrecognised, kind_name
 from fencepost.events.integers import check_width
 from fencepost.events.processes import (
@@ -99,6 +100,10 @@ KINDS: tuple[type[Struct], ...] = (
     ConnectionClosed,
     ClientStarted,
     ClientFailed,
+    AppStarted,
+    AppReady,
+    AppWorksAgain,
+    CheckJudged,
     Unrecognised,
 )
 """The kinds that every run has."""

@@ -27,6 +27,7 @@ import platform
 import re
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,7 +43,8 @@ from fencepost.history.files import content, decoded, write_whole
 from fencepost.model.clock import wall_clock
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
-from fencepost.model.system.capabilities import SaysVersion
+from fencepost.model.secrets import redacted
+from fencepost.model.system.capabilities import SaysVersion, layout_of
 from fencepost.model.system.subject import Subject
 
 LAYOUT_VERSION = 2
@@ -60,6 +62,7 @@ class RunSlot(Struct, frozen=True):
     duplicate: bool
     spare: bool = False
     also: tuple[tuple[str, int], ...] = ()
+    app: str = ""
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -77,9 +80,16 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     own: Mapping[str, Mapping[str, str]] = {}
     security: str = ""
     slots: tuple[RunSlot, ...]
+    checks: Mapping[str, str] = {}
+    """The user's own checks: id -> sentence."""
     versions: Mapping[str, str]
     started_at: str
     clock_origin_ns: int
+
+    @property
+    def apps(self) -> Mapping[str, int]:
+        """The apps, each with the number of its instances."""
+        return Counter(slot.app for slot in self.slots if slot.app)
 
     @property
     def release(self) -> str:
@@ -95,21 +105,6 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     def version(self) -> str:
         """That of the system; empty if it says none."""
         return self.versions.get(self.system.partition("@")[0], "")
-
-
-REDACTED = "<redacted>"
-# By the name, since a value tells nothing. `key` and `users` only as the last word of a name: a
-# setting such as `key.serializer` is none.
-_SECRET = re.compile(r"passw|passphrase|secret|token|credential|private|jaas|(^|[._-])(users|key)$")
-"""What the name of a setting contains whose value is a secret."""
-
-
-def redacted(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings, without the values of those that are secrets by their names."""
-    return {
-        name: REDACTED if _SECRET.search(name.lower()) else value
-        for name, value in settings.items()
-    }
 
 
 def info_of(
@@ -146,9 +141,11 @@ def info_of(
                 duplicate=s.duplicate,
                 spare=s.spare,
                 also=s.also,
+                app=s.app,
             )
-            for s in system.layout(shape).slots
+            for s in layout_of(system, shape).slots
         ),
+        checks=subject.checks,
         versions={
             "fencepost": version("fencepost"),
             "python": platform.python_version(),

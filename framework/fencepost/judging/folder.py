@@ -33,6 +33,7 @@ from fencepost.history.files import MOST_EVENTS_BYTES, content, decoded, opened,
 from fencepost.history.run_end import RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.attribution import attributed
+from fencepost.judging.checks import clauses_of, rules_of
 from fencepost.judging.explanation import explained
 from fencepost.judging.judge import OnFinding, judge
 from fencepost.judging.known_findings import KnownFinding, bearing_on, elsewhere
@@ -231,8 +232,8 @@ def judged_run(folder: RunFolder, promises: Promises, *, keep: bool = True) -> J
         fold = TablesFold(columns.operation)
         judgement = judge(
             fold.passing(columns.passing(reading)),
-            promises.rules,
-            promises.clauses,
+            (*promises.rules, *rules_of(info.checks)),
+            {**promises.clauses, **clauses_of(info.checks)},
             lambda: reading.end,
             plane,
             found=columns.finding,

@@ -18,9 +18,11 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from fencepost.events.integers import MOST
 from fencepost.model.errors import UsageError, no_such
+from fencepost.model.system.apps import Program
 
 FILE = "pyproject.toml"
 TABLE = "tool.fencepost"
@@ -42,10 +44,17 @@ class Configuration(Struct, frozen=True, kw_only=True):
     """The defects of the system that are switched on."""
     security: str = ""
     """How the listeners of its nodes are secured, such as SASL_SSL; empty: they are open."""
+    app: tuple[Program, ...] = ()
+    """`[[tool.fencepost.app]]`: programs of the project's own, which every run starts; the folder
+    of each is from that of pyproject.toml."""
+    checks: tuple[str, ...] = ()
+    """Files of Python with checks, from the folder of pyproject.toml: every run asks them."""
 
 
 DEFAULTS = Configuration()
-NAMES = Configuration.__struct_fields__
+_TABLES = frozenset({"app", "checks"})
+"""The keys that no option and no variable sets."""
+NAMES = tuple(name for name in Configuration.__struct_fields__ if name not in _TABLES)
 VARIABLES = {name: f"FENCEPOST_{name.upper()}" for name in NAMES}
 """setting -> the variable of the environment that sets it, too."""
 
@@ -92,8 +101,8 @@ def configured(text: str) -> Mapping[str, Any]:
     try:
         table = msgspec.convert(tomllib.loads(text), _File).tool.fencepost
         for key in table:
-            if key not in NAMES:
-                raise no_such(f"key of [{TABLE}]", key, NAMES)
+            if key not in (known := Configuration.__struct_fields__):
+                raise no_such(f"key of [{TABLE}]", key, known)
         found = msgspec.convert(table, Configuration)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"it has no valid [{TABLE}]: {error}") from error
@@ -116,8 +125,20 @@ def configured_for(folder: Path) -> Mapping[str, Any]:
                 found = configured(_text(file))
             except UsageError as wrong:
                 raise UsageError(f"{file}: {wrong}") from wrong
-            return {**found, "out": str(file.parent / found["out"])} if "out" in found else found
+            return _placed(found, file.parent)
     return {}
+
+
+def _placed(found: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The settings with absolute paths: they were written from the folder of their file."""
+    placed = dict(found)
+    if "out" in found:
+        placed["out"] = str(folder / found["out"])
+    if "checks" in found:
+        placed["checks"] = tuple(str(folder / one) for one in found["checks"])
+    if "app" in found:
+        placed["app"] = tuple(replace(one, folder=str(folder / one.folder)) for one in found["app"])
+    return placed
 
 
 def _text(file: Path) -> str:

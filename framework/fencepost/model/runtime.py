@@ -19,9 +19,10 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from fencepost.events import Cause, Event
-from fencepost.model.errors import UsageError
+from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.hold import Hold, HoldCounts
+from fencepost.model.system.apps import Parse, Program
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
@@ -126,6 +127,12 @@ class Condition:
             lambda view: self.holds(view) and other.holds(view),
         )
 
+    def __or__(self, other: Condition) -> Condition:
+        return Condition(
+            f"{self.description}, or {other.description}",
+            lambda view: self.holds(view) or other.holds(view),
+        )
+
     def __invert__(self) -> Condition:
         return Condition(f"not {self.description}", lambda view: not self.holds(view))
 
@@ -135,13 +142,15 @@ class ClientSpec:
     """A client to start: `workload` names a plugin's worker, `options` are the worker's own (plain
     data).
 
-    `may_die`: a crash of the client's library is recorded and does not end the run.
+    `may_die`: a crash of the client's library is recorded and does not end the run. `slot` is the
+    slot of an app in which it runs; empty: that of all clients.
     """
 
     name: str
     workload: str
     options: Mapping[str, object] = field(default_factory=dict)
     may_die: bool = False
+    slot: str = ""
 
 
 class ClientSession(Protocol):
@@ -220,7 +229,7 @@ class Runtime(Protocol):
 
     def start(self, slot: Slot) -> Process:
         """Starts a process in a slot; returns before it is ready. Raises UsageError if one runs
-        there."""
+        there, and for an app whose program was not given (`RunsApps`)."""
         ...
 
     def signal(self, process: Process, what: Signal) -> Receipt:
@@ -334,6 +343,24 @@ class Powered(Protocol):
 
 
 @runtime_checkable
+class RunsApps(Protocol):
+    """A runtime that runs programs of the user's."""
+
+    def install(self, program: Program, parse: Parse) -> None:
+        """Gives the program that `start` starts in the slots of its app; `parse` makes events of
+        what it prints.
+
+        Raises UsageError for an app without a slot, and for a program that cannot be started.
+        """
+        ...
+
+    def works(self, slot: Slot) -> str:
+        """Asks the app in a slot whether it is ready, at the port or the URL of its program, once:
+        empty if it is, or else why not."""
+        ...
+
+
+@runtime_checkable
 class SeesBypass(Protocol):
     """A runtime that can see which connections of nodes pass no link, so that no fault of links
     acts on them."""
@@ -370,7 +397,12 @@ def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
     slots = layout.of(CLIENT)
     if not slots:
         raise UsageError("the system lays out no slot for clients")
-    return slots[0]
+    if not spec.slot:
+        return slots[0]
+    theirs = {slot.name: slot for slot in layout.instances()}
+    if spec.slot not in theirs:
+        raise no_such("slot of an app", spec.slot, theirs)
+    return theirs[spec.slot]
 
 
 def client_port(layout: Layout) -> int:

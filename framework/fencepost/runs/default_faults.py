@@ -15,20 +15,30 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - a seeded stream is passed in
 from typing import final
 
-from fencepost.model.faults.random_faults import Moment, Planned
+from fencepost.model.faults.random_faults import (
+    Administration,
+    FaultChooser,
+    Moment,
+    NamesDraws,
+    Planned,
+)
 from fencepost.model.system.topology import Layout, Link
 from fencepost.model.view import Holders
 
 LEAST_MS = 50
 AIMED = 0.7
+SHARE = 0.3
+"""How often a program of the user's is struck, if it may be, and not the cluster."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DefaultFaultChooser:
-    """See the module. A fault lasts at most half of the recovery bound."""
+    """See the module. A fault lasts at most half of the recovery bound. `apps` are the programs
+    whose instances it strikes, instead of nodes; none: it strikes nodes."""
 
     recovery_bound_ms: int
+    apps: tuple[str, ...] = ()
 
     @property
     def mending_ms(self) -> int:
@@ -43,9 +53,12 @@ class DefaultFaultChooser:
     def draw(self, random: Random, moment: Moment) -> Planned | None:
         """See `FaultChooser.draw`."""
         menu = [make for name, make in _MENU if name in moment.offered]
-        nodes = [slot.name for slot in moment.layout.nodes()]
+        layout = moment.layout
+        nodes = [slot.name for slot in layout.nodes()]
         if not menu or len(nodes) < 2:
             return None
+        if self.apps:
+            nodes = [slot.name for app in self.apps for slot in layout.instances(app)]
         victim = _victim(random, moment, nodes)
         for_ms = random.randint(LEAST_MS, max(LEAST_MS, self.recovery_bound_ms // 2))
         planned = menu[random.randrange(len(menu))](random, victim, moment, for_ms)
@@ -59,6 +72,31 @@ class DefaultFaultChooser:
         # A link has a receipt only if processes run at both ends.
         living = all(moment.view.newest.get(n) in moment.view.alive for n in planned.ends)
         return None if planned.victims & taken or not living else planned
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WithApps:
+    """Strikes the cluster by its own chooser, and in a part of its draws (`SHARE`) an app."""
+
+    cluster: FaultChooser
+    apps: DefaultFaultChooser
+
+    @property
+    def mending_ms(self) -> int:
+        """The longer of both."""
+        return max(self.cluster.mending_ms, self.apps.mending_ms)
+
+    @property
+    def draws(self) -> Collection[str]:
+        """What either may draw; see `NamesDraws`."""
+        own = self.cluster.draws if isinstance(self.cluster, NamesDraws) else ()
+        return {*own, *self.apps.draws}
+
+    def draw(self, random: Random, moment: Moment) -> Planned | Administration | None:
+        """See `FaultChooser.draw`."""
+        chooser = self.apps if random.random() < SHARE else self.cluster
+        return chooser.draw(random, moment)
 
 
 def _victim(random: Random, moment: Moment, nodes: Sequence[str]) -> str:

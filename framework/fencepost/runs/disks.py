@@ -10,7 +10,7 @@ from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import DISKS
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import from_wall_ns
-from fencepost.model.system.capabilities import ReadsDisks, Remains
+from fencepost.model.system.capabilities import ReadsDisks, Remains, layout_of
 from fencepost.model.system.subject import Subject
 
 
@@ -24,7 +24,7 @@ def supply(subject: Subject, folder: RunFolder) -> None:
         return
     # In order, though the history is not made yet: it is to contain what is found here.
     events = so_far(folder, Codec(subject.kinds))
-    disks = {slot.name: folder.data_of(slot.name) for slot in system.layout(shape).slots}
+    disks = {slot.name: folder.data_of(slot.name) for slot in layout_of(system, shape).slots}
     found = system.read_disks(Remains(disks, events, from_wall_ns), shape)
     if found:
         # A writer of its own, with its own numbers: no process of the run has recorded these

@@ -33,7 +33,7 @@ from fencepost.model.runtime import Powered, let_pass_until
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import coverage
 from fencepost.runs.coverage import Met
-from fencepost.runs.default_faults import DefaultFaultChooser
+from fencepost.runs.default_faults import DefaultFaultChooser, WithApps
 from fencepost.runs.faults import Active
 from fencepost.runs.run import Run, RunResult, RunSpec
 from fencepost.runs.schedule import Schedule
@@ -212,9 +212,14 @@ def conduct(
 def chooser_of(spec: RunSpec) -> FaultChooser:
     """What draws the operations of a run's random schedule: the system's own, or the default."""
     system, shape = spec.system, spec.shape
-    if isinstance(system, ChoosesFaults):
-        return system.fault_chooser(shape)
-    return DefaultFaultChooser(system.recovery_bound_ms(shape))
+    bound_ms = system.recovery_bound_ms(shape)
+    own = (
+        system.fault_chooser(shape)
+        if isinstance(system, ChoosesFaults)
+        else DefaultFaultChooser(bound_ms)
+    )
+    struck = tuple(program.name for program in spec.programs if program.struck)
+    return WithApps(own, DefaultFaultChooser(bound_ms, struck)) if struck else own
 
 
 @final

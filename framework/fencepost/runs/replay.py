@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fencepost.history.run_folder import REDACTED, RunFolder, RunInfo
+from fencepost.history.run_folder import RunFolder, RunInfo
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import UsageError, no_such
-from fencepost.model.system.capabilities import check_shape
+from fencepost.model.secrets import REDACTED
+from fencepost.model.system.capabilities import check_shape, layout_of
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, Spare
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
+from fencepost.runs.project import of_project
 from fencepost.runs.run import Run, RunResult, RunSpec, new_folder
 
 
@@ -35,13 +37,22 @@ def read(
     shape = shape.over(recorded_shape(info))
     system = plugins.system(info.system)
     check_shape(system, shape)
-    laid_out = system.layout(replace(shape, spares=())).slots
+    laid_out = layout_of(system, replace(shape, spares=())).slots
     roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
     # A folder may come from anybody, and a spare's role from it: the system must have such nodes.
     for spare in shape.spares:
         if spare.role not in roles:
             raise no_such("role", spare.role, roles)
-    return RunSpec(system, shape, runtime or info.runtime, info.seed, workload), planned
+    runtime = runtime or info.runtime
+    asked = RunSpec(system, shape, runtime, seed=info.seed, workload=workload)
+    spec = of_project(asked, Path.cwd())
+    for app in shape.apps:
+        if app not in {one.name for one in spec.programs}:
+            raise UsageError(
+                f"this run had the app {app}: give its program by [[tool.fencepost.app]] in the "
+                "pyproject.toml of the folder in which it is replayed"
+            )
+    return spec, planned
 
 
 def recorded_shape(info: RunInfo) -> Shape:
@@ -59,6 +70,7 @@ def recorded_shape(info: RunInfo) -> Shape:
         spares=spares,
         own=info.own,
         security=info.security,
+        apps=info.apps,
     )
 
 

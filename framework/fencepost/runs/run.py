@@ -29,6 +29,7 @@ from fencepost.history.run_end import NEVER_NS, RunEnd
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.folder import judge_folder
 from fencepost.judging.verdicts import Judgement, Outcome, Verdict
+from fencepost.model.check import Check
 from fencepost.model.clock import MS, wall_clock
 from fencepost.model.cluster import Cluster
 from fencepost.model.disk import written_to
@@ -43,6 +44,7 @@ from fencepost.model.errors import (
 from fencepost.model.extras import check_extra
 from fencepost.model.machine import check_platform
 from fencepost.model.runtime import Condition, Receipt, Runtime
+from fencepost.model.system.apps import Program
 from fencepost.model.system.capabilities import (
     Command,
     Contained,
@@ -54,6 +56,7 @@ from fencepost.model.system.capabilities import (
     StatesBounds,
     System,
     check_shape,
+    layout_of,
 )
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.simulable import Simulable
@@ -62,6 +65,8 @@ from fencepost.model.system.topology import Slot
 from fencepost.model.text import printable
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
+from fencepost.runs.apps import Apps
+from fencepost.runs.checks import ask
 from fencepost.runs.coverage import states_of
 from fencepost.runs.disks import supply
 from fencepost.runs.faults import Faults
@@ -81,7 +86,9 @@ class RunSpec:
     """What to run: a system of a shape, on a runtime, with a seed and a workload's clients.
 
     Without a `workload` the system's own is used. `lossy`: a simulated network also breaks
-    connections at random; a real one is not affected.
+    connections at random; a real one is not affected. `programs` are started in the slots of their
+    apps once the cluster is ready; a test starts the others (`fencepost.runs.apps`). `checks` are
+    asked at the end (`fencepost.model.check`).
     """
 
     system: System
@@ -90,6 +97,8 @@ class RunSpec:
     seed: int = 0
     workload: str = ""
     lossy: bool = False
+    programs: tuple[Program, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def clients(self) -> str:
@@ -104,7 +113,8 @@ class RunSpec:
 
 
 def _subject(spec: RunSpec, plugins: Plugins) -> Subject:
-    return Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds)
+    checks = {one.id: one.says for one in spec.checks}
+    return Subject(spec.system, spec.shape, spec.seed, plugins.event_kinds, checks)
 
 
 def _programs(plugins: Plugins) -> Mapping[str, Command]:
@@ -195,11 +205,13 @@ def check_spec(spec: RunSpec) -> None:
     """Raises UsageError for a shape that the system, or a system that the runtime, does not have,
     before anything is started: a command of many runs would take it for a failed start."""
     _check_shape(spec)
-    layout = spec.system.layout(spec.shape)
+    layout = layout_of(spec.system, spec.shape)
     able = runtimes_of(spec.system)
     if spec.runtime not in able:
         runtimes = " and ".join(able)
         raise UsageError(f"{spec.system.name} runs on {runtimes}, and not on {spec.runtime}")
+    if spec.runtime == "simulated" and spec.shape.apps:
+        raise UsageError("apps are programs: they run on process and docker, and not on simulated")
     if spec.runtime != "simulated":
         from fencepost.supervision.addresses import check_layout  # noqa: PLC0415
 
@@ -369,6 +381,11 @@ def new_folder(out: Path, label: str) -> RunFolder:
     return RunFolder.create_below(out, label, wall_clock())
 
 
+def _prints_nothing(said: Mapping[str, object]) -> Sequence[Struct]:
+    """That of a workload without a form of its own."""
+    raise UsageError("the workload of this run publishes no form in which a program tells of it")
+
+
 def _ignore(phase: str) -> None:
     """The default for callers that do not follow the phases."""
 
@@ -408,6 +425,9 @@ class Run:
             states=lambda slot, under: states_of(system, slot, runtime.view, runtime.layout, under),
             clients=self.clients,
         )
+        parse = plugins.workload(spec.clients).parse or _prints_nothing
+        self.apps = Apps(runtime, parse, folder.log_of)
+        """The value of the fixture `apps`: the programs of the user's."""
         self.plugins = plugins
         self._on_phase: OnPhase = _ignore
 
@@ -438,6 +458,8 @@ class Run:
                 for body in spec.system.stated(spec.shape):
                     run.record(body)
             run._start_nodes()
+            for program in spec.programs:
+                run.apps.run(program)
             run.enter("load")
         except BaseException:
             runtime.close(completed=False)
@@ -486,8 +508,12 @@ class Run:
             self.runtime.heal_links()
             recovered = self.base.await_recovery()
             self.record(recovered)
+            self.apps.check_recovery()
             self.enter("drain")
             self.workers.drain()
+            # While apps still work: what they owe may take a moment.
+            ask(self.spec.checks, self, self.runtime)
+            self.apps.stop()
             self.enter("read")
             unread = self.clients.read_finally()
             self.enter("end")

@@ -39,10 +39,11 @@ class Child:
     """A process to start: `log` receives its standard output and errors, `stdin` is a descriptor.
 
     Before it starts, `folder` is made if it does not exist, and `files` (path below it, text) are
-    written. `slot` is its slot, if it is a node or a client. `preload` is that of
-    `fencepost.model.system.capabilities.Command`. `environment` is added to this program's own, or
-    to what `fencepost.supervision.supervisor.node_environment` leaves of it if the child does not
-    inherit.
+    written. It starts there, or in `directory`. `slot` is its slot, if it is a node or a client.
+    `preload` is that of `fencepost.model.system.capabilities.Command`. `environment` is added to
+    this program's own, or to what `fencepost.supervision.supervisor.node_environment` leaves of it
+    if the child does not inherit. In a container it gets `environment` alone, and `image` is the
+    container's, if that is not the one of its slot.
     """
 
     name: str
@@ -55,6 +56,8 @@ class Child:
     slot: Slot | None = None
     preload: bool = False
     inherits: bool = True
+    directory: Path | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class Launcher:
                 "name": child.name,
                 "argv": list(child.argv),
                 "environment": dict(child.environment),
-                "folder": os.fspath(child.folder),
+                "folder": os.fspath(child.directory or child.folder),
                 "log": os.fspath(child.log),
                 "preload": child.preload,
                 "inherits": child.inherits,

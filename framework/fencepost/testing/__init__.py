@@ -14,6 +14,7 @@ from fencepost.judging.judge import judge
 from fencepost.judging.verdicts import AsKnown, Broken, Forfeited, Judgement, Outcome, Verdict
 from fencepost.model.clock import MS
 from fencepost.model.cluster import Cluster, Node
+from fencepost.runs.apps import Apps
 from fencepost.runs.demonstration import Demonstrable, Demonstration, Scene
 from fencepost.runs.faults import Active, Faults
 from fencepost.runs.run import Run, RunResult, RunSpec
@@ -22,6 +23,7 @@ from fencepost.testing.event_log import EventLog
 
 __all__ = [
     "Active",
+    "Apps",
     "AsKnown",
     "Asked",
     "Broken",

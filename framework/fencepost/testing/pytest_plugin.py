@@ -9,6 +9,7 @@ See docs/decisions/28-own-cluster.md.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from fencepost.events import TestEnded, TestStarted
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.budget import Budget
+from fencepost.model.check import Check
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import (
     EXIT_INCONCLUSIVE,
@@ -38,7 +40,9 @@ from fencepost.model.system.shape import Shape
 from fencepost.model.text import printable
 from fencepost.plugins.manager import Plugins, PluginWarning, load
 from fencepost.plugins.raising import by_plugin
+from fencepost.runs.apps import Apps
 from fencepost.runs.faults import Faults
+from fencepost.runs.project import checks_of, of_project, unique
 from fencepost.runs.run import Run, RunSpec, check_runtime, check_spec, new_folder
 from fencepost.testing.event_log import EventLog
 from fencepost.testing.exit_codes import (
@@ -275,7 +279,15 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
     ):
         pytest.skip(f"{', '.join(marked)}: {bound[0].unbound(system.plane)}")
     shape = fencepost_shape.over(settings.shape)
-    spec = RunSpec(system, shape, settings.runtime, settings.seed, settings.workload)
+    asked = RunSpec(
+        system,
+        shape,
+        settings.runtime,
+        settings.seed,
+        settings.workload,
+        checks=_checks_of(request.node),
+    )
+    spec = of_project(asked, request.config.rootpath)
     # From here on a failure names the folder and how to run the test again.
     folder = new_folder(settings.out, _label(request.node.name))
     write_whole(settings.out / LAST_SEED, f"{settings.seed}\n".encode())
@@ -306,6 +318,20 @@ def fencepost_run(request: pytest.FixtureRequest, fencepost_shape: Shape) -> Ite
         yield run
 
 
+def _checks_of(item: pytest.Item) -> tuple[Check, ...]:
+    """The checks of a test's module and of the conftest.py files above it, each once."""
+    modules = [one for one in item.config.pluginmanager.get_plugins() if inspect.ismodule(one)]
+    files = [(one, Path(one.__file__ or "")) for one in modules]
+    above = [
+        one
+        for one, file in files
+        if file.name == "conftest.py" and item.path.is_relative_to(file.parent)
+    ]
+    module = getattr(item, "module", None)
+    every = above if module is None else [*above, module]
+    return unique(found for one in every for found in checks_of(vars(one).values()))
+
+
 @pytest.fixture
 def cluster(fencepost_run: Run) -> object:
     """The cluster under test, with its system's API; `eventually` is the only way to wait."""
@@ -328,6 +354,12 @@ def clients(fencepost_run: Run) -> Clients:
 def workers(fencepost_run: Run) -> Workers:
     """Starts client workers of any workload; the run stops them and waits for them at its end."""
     return fencepost_run.workers
+
+
+@pytest.fixture
+def apps(fencepost_run: Run) -> Apps:
+    """The programs of the user's own that the shape names (`Shape.apps`); see `fencepost.Apps`."""
+    return fencepost_run.apps
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import final
 import pytest
 
 from fencepost.events.integers import MOST
-from fencepost.history.run_folder import redacted
 from fencepost.model.clock import NO_SPAN, span_ns
 from fencepost.model.configuration import Configuration, configured_for, from_environment, seed_of
 from fencepost.model.errors import UsageError
+from fencepost.model.secrets import redacted
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of, shape_of
 
 _HELP = {

@@ -16,6 +16,7 @@ from fencepost.events import ClientFailed, Event, ProcessSpawned, Stalled
 from fencepost.model.clock import MS
 from fencepost.model.cluster import Cluster
 from fencepost.model.runtime import ClientSession, ClientSpec, Condition
+from fencepost.model.system.apps import Parse
 
 END_LIMIT_MS = 20_000
 """How long a worker may take to end once it was asked to; longer than the worker's own limits."""
@@ -83,13 +84,15 @@ class Workload:
 
     `clients` makes what the fixture `clients` returns; without it tests start workers by
     `workers.start`. `preload` is that of `Command`, for `argv` `("-m", module)`. `operations` are
-    the names of what random schedules may have an administrator ask for (`Administers`).
+    the names of what random schedules may have an administrator ask for (`Administers`). `parse`
+    makes events of what a program of the user's prints, in the form that the workload publishes.
     """
 
     argv: tuple[str, ...]
     clients: MakeClients | None = None
     preload: bool = False
     operations: tuple[str, ...] = ()
+    parse: Parse | None = None
 
 
 @final

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from fencepost import EnvironmentFailed, Shape, UsageError
-from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, info_of, redacted
+from fencepost.history.run_folder import RunFolder, RunInfo, RunSlot, info_of
+from fencepost.model.secrets import redacted
 from fencepost.model.system.subject import Subject
 from fencepost.runs.run import new_folder
 from fencepost_clusters.reference.cluster import ReferenceQuorum

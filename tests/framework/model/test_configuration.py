@@ -67,7 +67,7 @@ def test_the_schema_that_editors_find_names_every_key_and_no_other() -> None:
     (entry,) = entry_points(group="validate_pyproject.tool_schema", name="fencepost")
     published = entry.load()("fencepost")
     assert published == schema()
-    assert set(published["properties"]) == set(NAMES)
+    assert set(published["properties"]) == {*NAMES, "app", "checks"}
     assert published["additionalProperties"] is False
     number = {"type": "integer", "minimum": 0, "maximum": MOST}
     assert published["properties"]["seed"]["anyOf"] == [number, {"type": "null"}]

@@ -27,6 +27,7 @@ from fencepost import (
     Condition,
     EnvironmentFailed,
     ProcessExited,
+    Ready,
     Shape,
     Signal,
     UsageError,
@@ -35,12 +36,15 @@ from fencepost import (
 from fencepost.history import merge as history
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.system.topology import Layout, Slot
+from fencepost.runs.apps import Apps
 from fencepost.runtimes.docker import host as module
 from fencepost.runtimes.docker.engine import Engine, Leftover, owner
 from fencepost.runtimes.docker.host import DockerHost
-from fencepost.runtimes.docker.pods import DATA
+from fencepost.runtimes.docker.pods import DATA, IMAGE
 from fencepost.runtimes.process.runtime import ProcessRuntime
 from fencepost_kafka import kafka_shape
+from fencepost_plugins.bounce import kill
+from fencepost_plugins.pause import pause
 
 pytestmark = pytest.mark.real
 
@@ -286,3 +290,58 @@ def test_the_owner_in_labels_is_this_process(pair: ProcessRuntime) -> None:
         beside.clear(lambda left: left.abandoned)
         still = left_of(pair, beside)
     assert set(still) == set(ours)
+
+
+WAITS = (
+    "import os, socket, sys, time\n"
+    "host, port = sys.argv[1].split(',')[0].split(':')\n"
+    "print(os.environ['MINE'], 'OF_THE_HOST' in os.environ, os.getcwd(), flush=True)\n"
+    "while True:\n"
+    "    try:\n"
+    "        with socket.create_connection((host, int(port)), 10) as one:\n"
+    "            one.settimeout(1)\n"
+    "            one.sendall(bytes.fromhex('00000010001200000000000700066563686f2d31'))\n"
+    "            print('answered', len(one.recv(4)), flush=True)\n"
+    "    except OSError: print('silence', flush=True)\n"
+    "    time.sleep(0.1)\n"
+)
+
+
+def test_a_program_of_the_user_s_runs_in_its_own_image_and_behind_its_own_links(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "1")
+    runtime = make(shape=Shape(counts=PAIR.counts, apps={"app": 2}))
+    runtime.supervise()
+    for broker in runtime.layout.of("broker"):
+        runtime.start(broker)
+    apps = Apps(runtime, lambda said: (), runtime.folder.log_of)
+    with pytest.raises(UsageError, match="needs an `image`"):
+        apps.start("app", ("true",))
+    with pytest.raises(EnvironmentFailed, match="no image 'no/such': pull it"):
+        apps.start("app", image="no/such")
+    argv = ("python3", "-c", WAITS, "{bootstrap}")
+    ready = Ready(line="answered 4")
+    first, second = apps.start(
+        "app", argv, image=IMAGE, ready=ready, environment={"MINE": "{slot}"}
+    )
+    process = runtime.view.newest["app-1"]
+    log = runtime.folder.log_of(process)
+    assert log.read_text().splitlines()[0] == f"app-1 False /slot/work/{process}"
+    receipt = runtime.apply_cut(two_way([first.name], ["broker-1"]))
+    assert receipt.true, receipt.evidence
+    before = log.read_text().count("silence")
+    silent = Condition("silence", lambda view: log.read_text().count("silence") > before)
+    never = Condition("never", lambda view: False)
+    while not silent.holds(runtime.view):
+        advance(runtime, never, 0.2)
+    struck = kill(second.name).inject(runtime)
+    assert struck.receipt.true, struck.receipt.evidence
+    struck.heal()
+    living = runtime.living(second.slot)
+    assert living is not None
+    assert living.name == "app-2#2"
+    paused = pause(first.name).inject(runtime)
+    assert paused.receipt.true, paused.receipt.evidence
+    paused.heal()
+    apps.stop()

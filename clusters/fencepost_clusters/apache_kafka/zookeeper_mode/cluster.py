@@ -54,7 +54,7 @@ from fencepost_kafka.faults.random_faults import KafkaFaultChooser
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.faults.situation import Servers
 from fencepost_kafka.faults.states import STATES, states_of
-from fencepost_kafka.layout import Ports, lay_out_beside
+from fencepost_kafka.layout import Ports, lay_out_beside, listener_of
 from fencepost_kafka.recovery import missing
 from fencepost_kafka.status import status
 
@@ -244,6 +244,11 @@ class ZooKeeperMode:
         read = {**settings.SUITE_SETTINGS, **settings.given(shape.settings)}
         return (availability(self.timing(shape), lambda name: int(read[name])),)
 
+    @property
+    def told_ports(self) -> Sequence[int]:
+        """See `fencepost.Advertises`: metadata name the clients' listener of each broker."""
+        return (self.ports.client,)
+
     def _listeners(self, place: Place) -> dict[str, str]:
         """The addresses on which a broker listens, and those that it advertises."""
         name, ports = place.slot.name, self.ports
@@ -251,6 +256,7 @@ class ZooKeeperMode:
             "CLIENT": (place.advertised, ports.client),
             "REPLICATION": (name, ports.replication),
             **({"CONTROLLER": (name, ports.controller)} if ports.controller else {}),
+            **{listener_of(one.slot): (one.address, one.port) for one in place.listeners},
         }
         control = {"control.plane.listener.name": "CONTROLLER"} if ports.controller else {}
         return {

@@ -86,6 +86,9 @@ class ReferenceClassic:
         _settings(shape)
         return nodes.layout(shape, controllers=False)
 
+    told_ports = nodes.TOLD
+    """See `fencepost.Advertises`."""
+
     counts = nodes.COUNTS
     """The default numbers of brokers and ZooKeeper servers."""
 

@@ -89,6 +89,9 @@ class ReferenceLegacy:
         _settings(shape)
         return nodes.layout(shape, controllers=True)
 
+    told_ports = nodes.TOLD
+    """See `fencepost.Advertises`."""
+
     counts = nodes.COUNTS
     """The default numbers of brokers and ZooKeeper servers."""
 

@@ -39,6 +39,8 @@ LISTENERS: Mapping[str, int] = {
     CLIENT_LISTENER: PORTS.client,
     REPLICATION_LISTENER: PORTS.replication,
 }
+TOLD = (PORTS.client,)
+"""The port whose addresses metadata tell clients."""
 COUNTS: Mapping[str, int] = {Role.BROKER.value: 3, ZOOKEEPER: 1}
 """The default numbers of brokers and ZooKeeper servers."""
 SERVER = {"zookeeper.connect": "zookeeper-1:2181", "broker.id": "1"}
@@ -86,6 +88,7 @@ def command(place: Place, shape: Shape, given: Mapping[str, str]) -> Command:
         "data": str(place.data_dir),
         "address": place.address,
         "advertised": place.advertised,
+        "apps": {one.slot: (one.address, one.port) for one in place.listeners},
         "hosts": dict(place.hosts),
         "ports": LISTENERS,
         "properties": given,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fencepost_clusters.reference.core.node.rights import PLAIN, Rights
+from fencepost_clusters.reference.core.node.settings import kind_of
 from fencepost_clusters.reference.wire import codec, guard
 from fencepost_clusters.reference.wire import messages as m
 from fencepost_clusters.reference.wire.errors import Error
@@ -40,7 +41,7 @@ class Connection(asyncio.Protocol):
         self.principal = ""
         """The user as which the other end is authenticated."""
         self._rights = rights
-        self._listener = listener
+        self._listener, self._kind = listener, kind_of(listener)
         self._listeners = listeners
         self._deliver = deliver
         self._closed = closed
@@ -73,14 +74,14 @@ class Connection(asyncio.Protocol):
 
     def _frame(self, frame: bytes) -> None:
         try:
-            header, request = codec.decode_request(self._listener, frame, self._listeners)
+            header, request = codec.decode_request(self._kind, frame, self._listeners)
         except (guard.Malformed, codec.Unsupported) as error:
             self.close(str(error))
             return
         slot = _Slot(header)
         self._order.append(slot)
         if isinstance(request, m.ApiVersionsRequest):
-            versions = codec.api_versions(self._listener, header, self._listeners)
+            versions = codec.api_versions(self._kind, header, self._listeners)
             slot.answer = codec.encode_response(header, versions)
             self._flush()
             return

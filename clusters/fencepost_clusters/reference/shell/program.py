@@ -19,6 +19,7 @@ import msgspec
 
 from fencepost import NodeStopped, Recorder, UsageError
 from fencepost_clusters.reference.assembly import assemble, check_site, read_settings
+from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
 from fencepost_clusters.reference.core.node.site import Site
 from fencepost_clusters.reference.defects.catalogue import policies_with
 from fencepost_clusters.reference.shell.node import NodeIdentity, NodeShell, instant
@@ -32,7 +33,8 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """See the module. `ports` maps each listener of this node to its port."""
+    """See the module. `ports` maps each listener of this node to its port; `apps` is that of
+    `Site`."""
 
     run: str
     process: str
@@ -47,6 +49,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defects: tuple[str, ...]
     seed: int
     metrics_port: Port | None = None
+    apps: dict[str, tuple[str, Port]] = {}
 
 
 def main(argv: list[str]) -> int:
@@ -59,7 +62,7 @@ def main(argv: list[str]) -> int:
             raise UsageError("give the path of one node.json")
         node = msgspec.json.decode(Path(argv[1]).read_bytes(), type=NodeFile)
         settings = read_settings(node.properties)
-        site = Site(node.name, node.advertised, node.ports, node.process)
+        site = Site(node.name, node.advertised, node.ports, node.process, node.apps)
         check_site(settings, site)
         policies = policies_with(node.defects)
     except (OSError, msgspec.DecodeError, UsageError) as error:
@@ -80,7 +83,8 @@ def main(argv: list[str]) -> int:
             served, calls = codec.OVER_ZOOKEEPER[settings.plane]
             identity = replace(identity, listeners=served, calls=calls)
         running = NodeShell(core, disk, recorder, identity)
-        listeners = {name: (node.address, port) for name, port in node.ports.items()}
+        apps = {f"{CLIENT_LISTENER}/{app}": port for app, (_, port) in node.apps.items()}
+        listeners = {name: (node.address, port) for name, port in (node.ports | apps).items()}
         metrics = None if node.metrics_port is None else (node.address, node.metrics_port)
         return asyncio.run(running.run(listeners, metrics))
     except (DamagedFile, CorruptBatch, UnknownRecord) as error:

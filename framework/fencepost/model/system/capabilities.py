@@ -21,6 +21,7 @@ from fencepost.events import Cause, Event
 from fencepost.model.cluster import Cluster
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.runtime import ClientSpec
+from fencepost.model.system.apps import Listener, with_apps
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape
 from fencepost.model.system.topology import Layout, Slot
@@ -33,9 +34,10 @@ class Place:
 
     `process` is its name (`broker-2#3`). `address` is the slot's own; a node binds there. `hosts`
     maps every slot name to the address at which this slot reaches it (its end of the link; its own
-    address for itself). `advertised` is the address at which clients reach this slot. `data_dir` is
-    the slot's disk and outlives processes; `work_dir` is the process's own folder. The process
-    appends its events to `events_path`, one NDJSON line each.
+    address for itself). `advertised` is the address at which clients reach this slot; at
+    `listeners` it listens besides, for apps (`Advertises`). `data_dir` is the slot's disk and
+    outlives processes; `work_dir` is the process's own folder. The process appends its events to
+    `events_path`, one NDJSON line each.
     """
 
     run: str
@@ -55,6 +57,7 @@ class Place:
     container)."""
     secrets: Path | None = None
     """The folder of the run's secrets (`Secured`); None: its shape has no security."""
+    listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,31 @@ class System(Protocol):
         """How long, by its configuration, a cluster may take to recover after everything was
         healed."""
         ...
+
+
+@runtime_checkable
+class Advertises(Protocol):
+    """A system whose nodes tell clients the addresses of other nodes, as Kafka's metadata do.
+
+    For each instance of an app they listen once more, where `Place.listeners` says, and tell
+    whoever asks there the addresses of that instance's own links.
+    """
+
+    @property
+    def told_ports(self) -> Sequence[int]:
+        """The ports of nodes whose addresses clients are told."""
+        ...
+
+
+def told_ports(system: System) -> Sequence[int]:
+    """The ports whose addresses nodes of this system tell clients; none if they tell none."""
+    return system.told_ports if isinstance(system, Advertises) else ()
+
+
+def layout_of(system: System, shape: Shape) -> Layout:
+    """The slots and links of a cluster of that shape, those of its apps included; raises UsageError
+    for a bad shape."""
+    return with_apps(system.layout(shape), shape.apps, told_ports(system))
 
 
 def check_shape(system: System, shape: Shape) -> None:

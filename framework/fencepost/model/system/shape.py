@@ -27,7 +27,9 @@ class Shape:
     `own` holds settings of single nodes, by the names of their slots; they override those of all
     nodes. A name such as `broker-1#2` is that of one process; its settings override those of its
     slot. So a restart can be an upgrade. `security` names how the listeners of all nodes are
-    secured, in words of the system (`Secured.securities`); empty: they are open.
+    secured, in words of the system (`Secured.securities`); empty: they are open. `apps` are
+    programs of the user's own that work with the cluster: name -> how many instances, each with a
+    slot and links of its own (`fencepost.model.system.apps`).
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -36,14 +38,15 @@ class Shape:
     spares: tuple[Spare, ...] = ()
     own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     security: str = ""
+    apps: Mapping[str, int] = field(default_factory=dict)
 
     def own_of(self, slot: str, process: str) -> Mapping[str, str]:
         """The settings of this process alone: those of its slot, overridden by its own."""
         return {**self.own.get(slot, {}), **self.own.get(process, {})}
 
     def over(self, other: Shape) -> Shape:
-        """This shape, and from `other` what this one leaves open: a count or a setting by its name,
-        defects, spares and the security as a whole."""
+        """This shape, and from `other` what this one leaves open: a count, a setting or an app by
+        its name, defects, spares and the security as a whole."""
         names = {**other.own, **self.own}
         return Shape(
             counts={**other.counts, **self.counts},
@@ -52,6 +55,7 @@ class Shape:
             spares=self.spares or other.spares,
             own={one: {**other.own.get(one, {}), **self.own.get(one, {})} for one in names},
             security=self.security or other.security,
+            apps={**other.apps, **self.apps},
         )
 
 

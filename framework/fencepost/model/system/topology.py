@@ -27,7 +27,8 @@ class Slot:
     `index` is unique in a cluster, from 1 to 250; addresses and ports derive from it. A slot with
     `duplicate` is for a second process with the id of another slot's node. A spare slot is laid out
     but not started with the cluster. `also` holds the role and the id of each further node in the
-    same process.
+    same process. A client's slot with `app` is for one instance of a program of the user's, by the
+    program's name (`fencepost.model.system.apps`).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Slot:
     duplicate: bool = False
     spare: bool = False
     also: tuple[tuple[str, int], ...] = ()
+    app: str = ""
 
     def id_as(self, role: str) -> int | None:
         """The id of the node of that role in this slot; None if there is none."""
@@ -97,6 +99,10 @@ class Layout:
         return min(
             link.port for link in self.links if link.source in clients and link.target == name
         )
+
+    def instances(self, app: str = "") -> tuple[Slot, ...]:
+        """The slots of an app's instances, in order; of all apps, if none is named."""
+        return tuple(s for s in self.slots if s.app and app in ("", s.app))
 
     def of(self, role: str, duplicates: bool = False, spares: bool = False) -> tuple[Slot, ...]:
         """The slots with a node of that role, in order; with duplicates and spares if asked for.

@@ -177,16 +177,15 @@ class Engine:
         with _errors_of(f"show the image {image}"):
             return bool(self._client.images(image, quiet=True))
 
-    def image_label(self, image: str, label: str) -> str:
-        """A label of an image, or nothing; raises EnvironmentFailed when there is no such image."""
+    def image_label(self, image: str, label: str, remedy: str = "build it by ./dev images") -> str:
+        """A label of an image, or nothing; raises EnvironmentFailed, with the remedy, when there is
+        no such image."""
         try:
             with _errors_of(f"show the image {image}"):
                 shown = self._client.inspect_image(image)
         except EnvironmentFailed as failed:
             if isinstance(failed.__cause__, NotFound):
-                raise EnvironmentFailed(
-                    f"there is no image {image!r}: build it by ./dev images"
-                ) from failed
+                raise EnvironmentFailed(f"there is no image {image!r}: {remedy}") from failed
             raise
         return str((shown["Config"].get("Labels") or {}).get(label, ""))
 

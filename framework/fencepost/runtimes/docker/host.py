@@ -1,4 +1,5 @@
 """The docker backend: a pod for each slot, a container for each process; clients stay on this host.
+Programs of the user's are containers, too, of images of their own.
 
 Nodes are containers that join their slot's pod (`fencepost.runtimes.docker.pods`). Client workers
 are processes of this host, with any library. They reach the nodes through the clients' pod, whose
@@ -107,7 +108,7 @@ class DockerAddresses:
         """See `Addressing.seen`; clients are on this host."""
         if source.name == target.name:
             return self.own(source)
-        if source.role == CLIENT:
+        if source.role == CLIENT and not source.app:
             return self.here.seen(source, target)
         return f"{_LINKS}.{target.index}"
 
@@ -241,8 +242,11 @@ class ContainerLauncher:
     def start(self, child: Child) -> tuple[int, int]:
         """See `Launching.start`."""
         slot = child.slot
-        if slot is None or slot.role == CLIENT:
+        if slot is None or (slot.role == CLIENT and not slot.app):
             return self._here.start(child)
+        if slot.app:
+            # Raises if there is none. The engine would say so, too, but in its own words.
+            self._engine.image_label(child.image, SOURCES_LABEL, "pull it, or build it, first")
         pod = self._pods.of(slot)
         # Before the program starts, in the pod's volume: no folder of this host is mounted in a
         # container.
@@ -250,8 +254,9 @@ class ContainerLauncher:
         container = self._engine.create(
             Container(
                 name=f"{self._pods.prefix}-{child.name.replace('#', '.')}",
-                image=self._image(slot),
-                argv=[*_ENTRY, *child.argv],
+                image=child.image or self._image(slot),
+                # A program of the user's writes no events, and its image may have no shell.
+                argv=child.argv if slot.app else [*_ENTRY, *child.argv],
                 volume=pod.volume,
                 folder=MOUNT,
                 environment={**child.environment, **named(child.name)},
@@ -269,7 +274,8 @@ class ContainerLauncher:
         child.log.touch()
         # Attached before the start: what a program writes in its first milliseconds would be lost
         # otherwise.
-        stream = self._engine.attach(container, output.event, output.log, ended)
+        first = output.log if slot.app else output.event
+        stream = self._engine.attach(container, first, output.log, ended)
         self._streams[child.name] = stream
         self._containers[child.name] = container, slot
         at_ns = now_ns()
@@ -401,7 +407,8 @@ class DockerHost:
     def home(self, slot: Slot, process: str) -> Home:
         """See `Backend.home`: folders in the pod."""
         work = PurePosixPath(WORK) / process.replace("/", ".")
-        return Home(Path(DATA), Path(work), Path(_EVENTS), self._image(slot))
+        image = "" if slot.app else self._image(slot)
+        return Home(Path(DATA), Path(work), Path(_EVENTS), image)
 
     def copy_disk(self, source: Slot | None, target: Slot) -> None:
         """See `Backend.copy_disk`."""

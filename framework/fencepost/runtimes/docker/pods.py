@@ -169,7 +169,9 @@ class Pods:
         self._starting: dict[str, Future[Pod]] = {}
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._closing = False
-        from_clients = [x for x in layout.links if layout.slot(x.source).role == CLIENT]
+        # Of an app, the program is in the pod itself.
+        hosted = {slot.name for slot in layout.of(CLIENT) if not slot.app}
+        from_clients = [x for x in layout.links if x.source in hosted]
         self._client_ports = {x: _FIRST_CLIENT_PORT + n for n, x in enumerate(from_clients)}
 
     @property

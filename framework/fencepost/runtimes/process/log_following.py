@@ -12,6 +12,7 @@ See docs/decisions/05-foreign-nodes.md.
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 from typing import final
@@ -26,6 +27,7 @@ from fencepost.model.errors import PluginFailed
 from fencepost.model.system.capabilities import LogParser
 
 _LINE_END = b"\n"
+_LEFT_OUT = "\n[fencepost left out {} bytes of this log here]\n"
 _MOST_OF_A_LINE = 200
 """How many characters of a line that a parser raised at are quoted, at most."""
 _OURS = Path(__file__).parents[2]
@@ -99,6 +101,7 @@ class ParsedLogs:
         self._notify = notices()
         self._followed: dict[int, tuple[Path, int, ParsedLog]] = {}
         """inotify's number of the log -> the log, how much of it was read, and its parser."""
+        self._most: dict[Path, int] = {}
 
     @property
     def failed(self) -> PluginFailed | None:
@@ -109,8 +112,11 @@ class ParsedLogs:
         """The descriptor to select on: readable when `read` may find new lines."""
         return int(self._notify.fileno())
 
-    def follow(self, log: Path, parsed: ParsedLog) -> None:
-        """Follows an existing log from its beginning."""
+    def follow(self, log: Path, parsed: ParsedLog, most: int = 0) -> None:
+        """Follows an existing log from its beginning. With `most`, it has at most so many bytes:
+        of a longer one the first half of them stays, and what comes follows it."""
+        if most:
+            self._most[log] = most
         # The watch is set before the first read, so what is written between the two is noticed.
         watch = self._notify.add_watch(log, flags.MODIFY)
         self._followed[watch] = log, 0, parsed
@@ -138,5 +144,13 @@ class ParsedLogs:
         with log.open("rb", buffering=0) as file:
             file.seek(offset)
             come = file.readall()
-        self._followed[watch] = log, offset + len(come), parsed
+        offset += len(come)
         parsed.take(come)
+        most = self._most.get(log, 0)
+        if most and offset > most:
+            # Its writer appends, so it goes on behind the half that stays.
+            os.truncate(log, most // 2)
+            with log.open("ab") as file:
+                file.write(_LEFT_OUT.format(offset - most // 2).encode())
+                offset = file.tell()
+        self._followed[watch] = log, offset, parsed

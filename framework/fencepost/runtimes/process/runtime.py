@@ -69,10 +69,20 @@ from fencepost.model.runtime import (
     check_at_rest,
     clients_slot,
 )
-from fencepost.model.system.capabilities import Command, Launchable, ParsesLogs, Place
+from fencepost.model.system.apps import Listener, Parse, Program, bootstrap_of, own_port
+from fencepost.model.system.capabilities import (
+    Command,
+    Launchable,
+    LogParser,
+    ParsesLogs,
+    Place,
+    layout_of,
+    told_ports,
+)
 from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
 from fencepost.model.view import View
+from fencepost.runtimes.process.apps import MOST_LOG_BYTES, Apps
 from fencepost.runtimes.process.backend import BackendKind
 from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
@@ -108,7 +118,7 @@ class ProcessRuntime:
             raise UsageError(f"{system.name} cannot be started as processes")
         self._subject, self._launchable, self._folder = subject, system, folder
         self._workloads = dict(workloads or {})
-        self._layout = system.layout(subject.shape)
+        self._layout = layout_of(system, subject.shape)
         # Before anything is made: a layout that does not fit would fail in the middle of the start.
         check_layout(self._layout)
         self._codec = Codec(subject.kinds)
@@ -146,6 +156,7 @@ class ProcessRuntime:
         finish.callback(self._feed.close)
         self._parsed_logs = ParsedLogs()
         finish.callback(self._parsed_logs.close)
+        self._apps = Apps(layout, folder, contained=backend.runtime == "docker")
         self._backend = backend.open(layout, folder)
         finish.callback(self._backend.close)
         secrets = secrets_folder(subject, layout, self._backend.addresses)
@@ -206,9 +217,8 @@ class ProcessRuntime:
     @property
     def bootstrap(self) -> tuple[str, ...]:
         """See `Runtime.bootstrap`; the clients' links exist from now on."""
-        layout = self._layout
-        self._links.open(layout.of(CLIENT))
-        return tuple(f"{self._advertised(layout.slot(n))}:{port}" for n, port in layout.bootstrap)
+        clients = self._layout.of(CLIENT)
+        return self._bootstrap(clients[0]) if clients else ()
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -224,6 +234,24 @@ class ProcessRuntime:
 
     def _clients(self) -> Collection[str]:
         return {slot.name for slot in self._layout.of(CLIENT)}
+
+    def _bootstrap(self, client: Slot) -> tuple[str, ...]:
+        """Where the clients in a slot connect first; their links exist from now on."""
+        self._links.open([client])
+        seen, slot = self._backend.addresses.seen, self._layout.slot
+        first = bootstrap_of(self._layout, client, told_ports(self._subject.system))
+        return tuple(f"{seen(client, slot(name))}:{port}" for name, port in first)
+
+    def _listeners(self, node: Slot) -> tuple[Listener, ...]:
+        """Where a node listens for each instance of an app; none for a client."""
+        told, seen = told_ports(self._subject.system), self._backend.addresses.seen
+        clients = {slot.name: slot for slot in self._layout.instances()}
+        own = {own_port(slot, port, told) for slot in clients.values() for port in told}
+        return tuple(
+            Listener(link.source, link.port, seen(clients[link.source], node))
+            for link in self._layout.links
+            if link.target == node.name and link.source in clients and link.port in own
+        )
 
     @property
     def damage(self) -> Sequence[str]:
@@ -293,27 +321,17 @@ class ProcessRuntime:
         Raises UsageError for a slot that is occupied or is for clients, EnvironmentFailed when the
         program cannot be started.
         """
-        if slot.role == CLIENT:
+        if slot.role == CLIENT and not slot.app:
             raise UsageError(f"{slot.name} is a slot for clients, started by `client`")
         self._take_in()
         occupant = self._processes.living(slot.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
         # No fault says what it did: `fault.injected` takes it from these notes.
+        app = self._apps.of(slot)
         self.effects.started(slot)
         place = self.place(slot)
-        command = resolving(self._launchable.command(place, self._subject.shape), place)
-        child = Child(
-            place.process,
-            command.argv,
-            place.work_dir,
-            self._folder.log_of(place.process),
-            command.environment,
-            files=command.files,
-            slot=slot,
-            preload=command.preload,
-            inherits=False,
-        )
+        child = app.child(place, self._bootstrap(slot)) if app else self._node(place)
         # A slot's links exist before its process, which would dial nothing otherwise, and might
         # give up.
         self._links.open([slot])
@@ -322,13 +340,42 @@ class ProcessRuntime:
         self._starts[slot.name] += 1
         process = self._spawn(child, slot)
         system, shape = self._launchable, self._subject.shape
-        parser = system.log_parser(slot, shape) if isinstance(system, ParsesLogs) else None
-        if parser is not None:
-            events = self._folder.events_of(place.process)
-            recorder = Recorder.open(events, self._folder.run, place.process, self._subject.kinds)
-            parsed = ParsedLog(parser, recorder, system.name, child.log)
-            self._parsed_logs.follow(child.log, parsed)
+        if app:
+            self._record(app.started(process.name))
+            self._parse(app.output(process.name), place, child.log, MOST_LOG_BYTES)
+        elif isinstance(system, ParsesLogs) and (parser := system.log_parser(slot, shape)):
+            self._parse(parser, place, child.log)
         return process
+
+    def install(self, program: Program, parse: Parse) -> None:
+        """See `RunsApps.install`."""
+        self._apps.install(program, parse)
+
+    def works(self, slot: Slot) -> str:
+        """See `RunsApps.works`."""
+        app = self._apps.of(slot)
+        return app.asked(self.place(slot)) if app else ""
+
+    def _node(self, place: Place) -> Child:
+        command = resolving(self._launchable.command(place, self._subject.shape), place)
+        return Child(
+            place.process,
+            command.argv,
+            place.work_dir,
+            self._folder.log_of(place.process),
+            command.environment,
+            files=command.files,
+            slot=place.slot,
+            preload=command.preload,
+            inherits=False,
+        )
+
+    def _parse(self, parser: LogParser, place: Place, log: Path, most: int = 0) -> None:
+        """Makes events of what a process prints; see `ParsedLogs.follow`."""
+        events = self._folder.events_of(place.process)
+        recorder = Recorder.open(events, self._folder.run, place.process, self._subject.kinds)
+        parsed = ParsedLog(parser, recorder, self._subject.system.name, log)
+        self._parsed_logs.follow(log, parsed, most)
 
     def signal(self, process: Process, what: Signal) -> Receipt:
         """See `Processes.signal`."""
@@ -373,6 +420,7 @@ class ProcessRuntime:
             seed=self._subject.seed,
             image=home.image,
             secrets=self._secrets,
+            listeners=self._listeners(slot),
         )
 
     def client(self, spec: ClientSpec) -> WorkerSession:
@@ -388,7 +436,10 @@ class ProcessRuntime:
         name = f"{slot.name}/{spec.name}"
         self._starts[name] += 1
         process = f"{name}#{self._starts[name]}"
-        where, bootstrap = (self._folder, self._layout, self._backend.addresses), self.bootstrap
+        where, bootstrap = (
+            (self._folder, self._layout, self._backend.addresses),
+            self._bootstrap(slot),
+        )
         access = self._subject.shape.security, self._secrets
         config = write_worker_config(*where, process, spec, bootstrap=bootstrap, access=access)
         # Only the worker has the reading end once `theirs` is closed. So a command to a worker that
@@ -483,6 +534,7 @@ class ProcessRuntime:
                 self._take_in()  # from now on every end is expected
                 self._processes.kill_all()
                 self._take_in()
+                self._apps.mask_logs()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
             # The last event is recorded also where the supervisor is gone: without `run.ended`, a
@@ -547,7 +599,8 @@ class ProcessRuntime:
         tracked = self._processes.ended(end)
         if tracked is None:
             return
-        slot, expected = tracked.process.slot, tracked.expected or _is_done(tracked, end)
+        slot = tracked.process.slot
+        expected = tracked.expected or _is_done(tracked, end) or self._apps.may_end(slot, end)
         lacked = "" if expected else self._lacked(slot)
         if tracked.stopped:  # it never wakes to say so itself
             stood_ns = max(0, end.at_ns - tracked.stopped_ns)
@@ -558,11 +611,16 @@ class ProcessRuntime:
                 exit_code=end.code,
                 signal=end.signal,
                 expected=expected,
-                said="" if expected else last_said(tracked.log),
+                said="" if expected else self._apps.masked(slot, last_said(tracked.log)),
                 lacked=lacked,
             ),
             at_ns=end.at_ns,
         )
+        if slot.app:
+            # It ends no run, whatever its program does: it is the user's.
+            if not expected and self._apps.restarts(slot):
+                self._restarts.crashed(slot, end.at_ns)
+            return
         if not self._died(tracked, end):
             return
         if slot.role == CLIENT:
@@ -630,5 +688,6 @@ class ProcessRuntime:
 
 
 def _is_done(tracked: Tracked, end: Exit) -> bool:
-    """Whether it is a client that ended by itself, without an error."""
-    return tracked.process.slot.role == CLIENT and end.code == 0 and end.signal == 0
+    """Whether it is a worker that ended by itself, without an error."""
+    slot = tracked.process.slot
+    return slot.role == CLIENT and not slot.app and end.code == 0 and end.signal == 0

@@ -83,7 +83,10 @@ class ClientRequests:
                 return
             case m.MetadataRequest():
                 cluster = self._settings.cluster_id
-                answer = serving.metadata(image, message, me, cluster, self._policies)
+                where = received.listener
+                answer = serving.metadata(
+                    image, message, me, cluster, self._policies, listener=where
+                )
             case a.DescribeConfigsRequest():
                 answer = configs.describe(image, self._settings, me, message)
             case a.DescribeLogDirsRequest():
@@ -95,7 +98,7 @@ class ClientRequests:
             case m.InitProducerIdRequest():
                 answer = self._init_producer(message)
             case m.FindCoordinatorRequest():
-                answer = serving.find_coordinator(image, message, me)
+                answer = serving.find_coordinator(image, message, me, received.listener)
             case m.OffsetCommitRequest():
                 answer = serving.offset_commit(message)
             case m.OffsetFetchRequest():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fencepost_clusters.reference.core.cluster.image import Image
 from fencepost_clusters.reference.core.cluster.policies import ServingPolicies
-from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER
+from fencepost_clusters.reference.core.node.settings import CLIENT_LISTENER, kind_of
+from fencepost_clusters.reference.core.replication.cluster_state import Broker
 from fencepost_clusters.reference.core.replication.replica import Replica
 from fencepost_clusters.reference.core.replication.replicas import Replicas
 from fencepost_clusters.reference.wire import administration as a
@@ -20,15 +21,21 @@ GREATEST = -3
 
 
 def metadata(
-    image: Image, request: m.MetadataRequest, me: int, cluster_id: str, policies: ServingPolicies
+    image: Image,
+    request: m.MetadataRequest,
+    me: int,
+    cluster_id: str,
+    policies: ServingPolicies,
+    listener: str = CLIENT_LISTENER,
 ) -> m.MetadataResponse:
     """Live brokers and topics as committed; fenced brokers are left out (REG-07).
 
-    `controller_id` names this broker: it forwards administrative requests.
+    Brokers have the addresses of the `listener` at which it was asked. `controller_id` names this
+    broker: it forwards administrative requests.
     """
     brokers: list[m.MetadataResponseBroker] = []
     for broker in policies.named_brokers(image):
-        address = image.brokers[broker].endpoint(CLIENT_LISTENER)
+        address = _address(image.brokers[broker], listener)
         if address is not None:
             host, port = address
             brokers.append(m.MetadataResponseBroker(node_id=broker, host=host, port=port))
@@ -42,6 +49,12 @@ def metadata(
     return m.MetadataResponse(
         brokers=tuple(brokers), cluster_id=cluster_id, controller_id=me, topics=topics
     )
+
+
+def _address(broker: Broker, listener: str) -> tuple[str, int] | None:
+    """Where clients that ask at this listener reach a broker."""
+    clients = kind_of(listener) == CLIENT_LISTENER
+    return broker.endpoint(listener if clients else CLIENT_LISTENER)
 
 
 def _topic(
@@ -214,12 +227,12 @@ def describe_log_dirs(
 
 
 def find_coordinator(
-    image: Image, request: m.FindCoordinatorRequest, me: int
+    image: Image, request: m.FindCoordinatorRequest, me: int, listener: str = CLIENT_LISTENER
 ) -> m.FindCoordinatorResponse:
     """This broker, for groups, so that their requests fail with a clear error; none for
     transactions. With a retriable error a client would wait for ever."""
     broker = image.brokers.get(me)
-    address = broker.endpoint(CLIENT_LISTENER) if broker is not None else None
+    address = _address(broker, listener) if broker is not None else None
     if request.key_type != 0 or address is None:
         error = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return m.FindCoordinatorResponse(

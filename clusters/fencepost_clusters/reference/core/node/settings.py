@@ -17,6 +17,8 @@ NodeRole = Literal["broker", "controller"]
 ROLES: tuple[NodeRole, ...] = get_args(NodeRole)
 MAX_ID: Final = (1 << 31) - 1
 CLIENT_LISTENER = "CLIENT"
+"""For clients. Further ones of this kind, for programs of a user's, have names such as
+`CLIENT/billing-1`."""
 REPLICATION_LISTENER = "REPLICATION"
 CONTROLLER_LISTENER = "CONTROLLER"
 
@@ -51,6 +53,13 @@ _DEFAULTS: Mapping[str, int] = {
 }
 _SIGNED = ("clock.offset.ms",)
 """The offset of a node's wall clock, for tests; it may be negative."""
+
+
+def kind_of(listener: str) -> str:
+    """The kind of a listener, by which requests are served: `CLIENT` for `CLIENT/billing-1`."""
+    return listener.partition("/")[0]
+
+
 SWITCHES = ("auto.leader.rebalance.enable", "replication.listener.advertised")
 """The numbers that are 1 for true and 0 for false. Either may be written."""
 _SWITCHED = {"true": 1, "false": 0, "1": 1, "0": 0}
