@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from fencepost import FaultFactory, Workload, hookimpl
+from fencepost_kafka.clients.printed import parse
 from fencepost_kafka.clients.workers import kafka_clients
 from fencepost_kafka.events import KINDS
 from fencepost_kafka.faults.administration import OPERATIONS
@@ -36,5 +37,7 @@ def fencepost_workloads() -> Mapping[str, Workload]:
     for a partition); the open operations of that client are then unknown.
     """
     return {
-        WORKLOAD: Workload(("-m", "fencepost_kafka.confluent"), kafka_clients, True, OPERATIONS)
+        WORKLOAD: Workload(
+            ("-m", "fencepost_kafka.confluent"), kafka_clients, True, OPERATIONS, parse
+        )
     }

@@ -77,7 +77,9 @@ class ReaderOptions(
 
     `final` marks the reading after the run, by which lost writes are judged: it records a
     read_completed for each partition, with the outcome unknown if `limit_ms` was too short. Any
-    other reading that is incomplete records a client.failed.
+    other reading that is incomplete records a client.failed. `contents` also records keys and
+    values; a partition then ends where the library says so, since control records of transactions
+    take offsets that nobody reads.
 
     `shown` has for each partition the end by the offsets that clients were shown; none: not known.
     A leader that names a lower one is asked again for `settle_ms`, and then believed: a new
@@ -91,6 +93,7 @@ class ReaderOptions(
     settle_ms: int = 5_000
     limit_ms: int = 30_000
     settings: Mapping[str, str] = {}
+    contents: bool = False
 
     @property
     def ends(self) -> Mapping[tuple[str, int], int]:

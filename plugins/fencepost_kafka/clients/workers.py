@@ -16,11 +16,13 @@ from fencepost import (
     Condition,
     Event,
     Inconclusive,
+    RunsApps,
     UsageError,
     View,
     Violation,
     Workers,
     kind_name,
+    no_such,
     plain,
 )
 from fencepost_kafka.clients.asking import ADMIN_LIMIT_MS, administer
@@ -51,6 +53,7 @@ from fencepost_kafka.clients.commands import (
     Reassign,
     Rebalance,
 )
+from fencepost_kafka.clients.messages import Message, messages_of
 from fencepost_kafka.clients.probe_result import ProbeResult
 from fencepost_kafka.clients.scheduled import Scheduled
 from fencepost_kafka.clients.started import Reads, Writes
@@ -251,6 +254,25 @@ class KafkaClients:
             if event.process == process and isinstance(event.body, Polled)
             for operation in event.body.operations
         )
+
+    def messages(self, topic: str, *, committed: bool = False) -> tuple[Message, ...]:
+        """Reads every partition from its start to its present end; returns the messages, by
+        partitions and offsets.
+
+        `committed`: those of transactions that are open or aborted are left out. Raises
+        Inconclusive if a partition could not be read to its end in time, UsageError for a topic
+        that does not exist, and in the simulator, whose clients keep no contents.
+        """
+        if not isinstance(self._runtime, RunsApps):
+            raise UsageError("the simulator's clients keep no contents of messages")
+        if topic not in self._kafka.topics:
+            raise no_such("topic", topic, self._kafka.topics)
+        places = tuple((topic, partition) for partition in self._partitions(topic))
+        level = "read_committed" if committed else "read_uncommitted"
+        process = self._read(places, final=False, contents={"isolation.level": level})
+        if process is None or (process, "client.failed") in self._runtime.view.latest:
+            raise Inconclusive(f"{topic} could not be read to its end")
+        return messages_of(one.body for one in self._runtime.events() if one.process == process)
 
     # ----------------------------------------------------------------------------------- probes
 
@@ -477,12 +499,21 @@ class KafkaClients:
         return self._runtime.view.latest[session.process, kind]
 
     def _read(
-        self, places: Sequence[tuple[str, int]], final: bool, shown: Sequence[int] = ()
+        self,
+        places: Sequence[tuple[str, int]],
+        final: bool,
+        shown: Sequence[int] = (),
+        contents: Mapping[str, str] | None = None,
     ) -> str | None:
         """Reads these partitions with a reader of its own; returns its process, or None if it
         hung."""
         options = ReaderOptions(
-            partitions=tuple(places), final=final, shown=tuple(shown), limit_ms=READ_LIMIT_MS
+            partitions=tuple(places),
+            final=final,
+            shown=tuple(shown),
+            limit_ms=READ_LIMIT_MS,
+            settings=contents or {},
+            contents=contents is not None,
         )
         session = self._start("reader", options)
         ended = self._workers.await_end([session], READ_LIMIT_MS + END_LIMIT_MS)

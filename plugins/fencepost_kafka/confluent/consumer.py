@@ -5,7 +5,7 @@ See docs/decisions/49-log-truncation.md."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -13,9 +13,11 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from fencepost import ClientFailed
 from fencepost_kafka.clients.commands import BEGINNING, ConsumerOptions, Seek
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
-from fencepost_kafka.events import ConsumerPositioned, Polled
+from fencepost_kafka.events import ConsumerPositioned, MessagesRead, Polled
 
 BATCH = 500
+OPERATION_HEADER = "fencepost-op"
+"""The header by which a program of a user's names the operation of a message."""
 
 
 def make_consumer(
@@ -35,14 +37,42 @@ def make_consumer(
     return Consumer(session.settings(own, settings, user))
 
 
+def record_contents(session: Session, messages: Sequence[Message]) -> None:
+    """One event for each partition of a batch, with keys and values."""
+    for (topic, partition), several in by_partition(messages).items():
+        session.recorder.record(
+            MessagesRead(
+                topic=topic,
+                partition=partition,
+                offsets=tuple(map(offset_of, several)),
+                keys=tuple(text_of(message.key()) for message in several),
+                values=tuple(text_of(message.value()) for message in several),
+                keyless=tuple(offset_of(m) for m in several if m.key() is None),
+                tombstones=tuple(offset_of(m) for m in several if m.value() is None),
+            )
+        )
+
+
+def text_of(data: bytes | str | None) -> str:
+    """Bytes as text; one that is no UTF-8 is shown as an escape."""
+    if data is None:
+        return ""
+    return data if isinstance(data, str) else data.decode(errors="backslashreplace")
+
+
+def by_partition(messages: Sequence[Message]) -> Mapping[tuple[str, int], list[Message]]:
+    """The messages of a batch by their partitions, in their order."""
+    found: dict[tuple[str, int], list[Message]] = {}
+    for message in messages:
+        found.setdefault(partition_of(message), []).append(message)
+    return found
+
+
 def record_polled(session: Session, messages: Sequence[Message], final_reading: bool) -> None:
     """One event for each partition of a batch, in the order its messages came."""
-    by_partition: dict[tuple[str, int], list[Message]] = {}
-    for message in messages:
-        by_partition.setdefault(partition_of(message), []).append(message)
-    for (topic, partition), several in by_partition.items():
+    for (topic, partition), several in by_partition(messages).items():
         offsets = tuple(offset_of(message) for message in several)
-        operations = tuple(operation_in(message.value()) for message in several)
+        operations = tuple(map(operation_of, several))
         session.recorder.record(
             Polled(
                 topic=topic,
@@ -67,6 +97,13 @@ def offset_of(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
+
+
+def operation_of(message: Message) -> str:
+    """The operation that a message is: its header `fencepost-op`, or else the head of its
+    payload."""
+    named = dict(message.headers() or ()).get(OPERATION_HEADER)
+    return operation_in(message.value()) if named is None else text_of(named)
 
 
 def operation_in(value: bytes | str | None) -> str:

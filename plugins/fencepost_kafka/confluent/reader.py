@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from fencepost import ClientFailed
 from fencepost_kafka.clients.commands import ReaderOptions
@@ -17,6 +17,7 @@ from fencepost_kafka.confluent.consumer import (
     make_consumer,
     offset_of,
     partition_of,
+    record_contents,
     record_polled,
 )
 from fencepost_kafka.confluent.session import SLICE_S, Session, named
@@ -42,6 +43,8 @@ class Progress:
     asked_ns: int = 0
     seen: set[int] = field(default_factory=set)
     error: str = "its bounds were not received in time"
+    at_end: bool = False
+    """Whether the library said that nothing follows: what it skipped, no client reads."""
 
     @property
     def bounded(self) -> bool:
@@ -49,7 +52,9 @@ class Progress:
 
     @property
     def missing(self) -> int:
-        """How many offsets of [start, end) were not seen."""
+        """How many offsets of [start, end) were not seen, and could be."""
+        if self.at_end:
+            return 0
         return self.end - self.start - len(self.seen)
 
     def see(self, offset: int) -> None:
@@ -64,7 +69,10 @@ class ReaderWork:
     def __init__(self, session: Session, options: ReaderOptions) -> None:
         self._session = session
         self._options = options
-        self._consumer: Consumer = make_consumer(session, options.settings.items())
+        settings = dict(options.settings)
+        if options.contents:
+            settings["enable.partition.eof"] = "true"
+        self._consumer: Consumer = make_consumer(session, settings.items())
         self._progress = {place: Progress(end) for place, end in options.ends.items()}
 
     def run(self, now: Callable[[], float]) -> None:
@@ -86,6 +94,12 @@ class ReaderWork:
             record_polled(self._session, good, self._options.final)
             for message in good:
                 self._progress[partition_of(message)].see(offset_of(message))
+            if self._options.contents:
+                record_contents(self._session, good)
+                for message in messages:
+                    error = message.error()
+                    if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                        self._progress[partition_of(message)].at_end = True
         self._consumer.close()
         for place, progress in self._progress.items():
             self._report(place, progress)

@@ -9,6 +9,7 @@ from fencepost_kafka.events.bounds import BoundsStated
 from fencepost_kafka.events.clients import (
     AdminCompleted,
     ConsumerPositioned,
+    MessagesRead,
     Polled,
     ProbeCompleted,
     ProduceCompleted,
@@ -160,6 +161,7 @@ KINDS: tuple[type[Struct], ...] = (
     ProduceInvoked,
     ProduceCompleted,
     ProducerEpochChanged,
+    MessagesRead,
     Polled,
     ConsumerPositioned,
     ReadCompleted,
@@ -230,6 +232,7 @@ __all__ = [
     "LeaseGranted",
     "LogAppended",
     "LogTruncated",
+    "MessagesRead",
     "MetadataApplied",
     "MetadataCommitted",
     "MetadataDigest",

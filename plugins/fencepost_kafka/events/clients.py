@@ -118,6 +118,28 @@ class Polled(Struct, frozen=True, gc=False, tag="client.polled", kw_only=True):
         return scopes(self)
 
 
+class MessagesRead(Struct, frozen=True, gc=False, tag="client.messages_read", kw_only=True):
+    """A reading of a topic for its contents got these messages of one partition, in this order.
+
+    Keys and values are text; a byte that is no UTF-8 is shown as `\\xff`. `keyless` are the offsets
+    of messages without a key, `tombstones` those without a value: their texts are empty.
+    """
+
+    topic: str
+    partition: int
+    offsets: tuple[int, ...]
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    keyless: tuple[int, ...] = ()
+    tombstones: tuple[int, ...] = ()
+
+    def sentence(self) -> str:
+        return f"read {len(self.offsets)} messages of {at(self)} with their contents"
+
+    def concerns(self) -> Sequence[str]:
+        return scopes(self)
+
+
 class ConsumerPositioned(Struct, frozen=True, gc=False, tag="client.positioned", kw_only=True):
     """A consumer was assigned or sought to `offset` (-2 the beginning, -1 the end).
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    AppStarted,
     Cause,
     Event,
     Evidence,
@@ -200,6 +201,8 @@ class _Sent:
 @dataclass(slots=True)
 class _AllSent:
     of: dict[_Place, _Sent] = field(default_factory=dict)
+    app: str = ""
+    """The first process of a program of the user's, if any ran."""
 
     def at(self, body: ProduceInvoked | ProduceCompleted | Polled) -> _Sent:
         """The partition that an event is about."""
@@ -214,11 +217,17 @@ class _AllSent:
 class InOnePartition(Rule[_AllSent]):
     """JEPSEN-duplicate. A message that is in the partition to which it was sent, and in another
     one. Whatever a topic of a name held before, nobody sent the message there. A new epoch of a
-    producer excuses none: what it sends again, it sends to the same partition. Never exercised:
-    each message that is read would be."""
+    producer excuses none: what it sends again, it sends to the same partition. A program of the
+    user's does: it may copy what it reads, as a mirror or a pipeline does. Never exercised: each
+    message that is read would be."""
 
     clause = "JEPSEN-duplicate"
     state = _AllSent
+
+    @on(AppStarted)
+    def _app(self, state: _AllSent, event: Event, body: AppStarted) -> Findings:
+        state.app = state.app or body.started
+        return NOTHING
 
     @on(ProduceInvoked)
     def _invoked(self, state: _AllSent, event: Event, body: ProduceInvoked) -> Findings:
@@ -243,7 +252,7 @@ class InOnePartition(Rule[_AllSent]):
         return NOTHING
 
     def end(self, state: _AllSent, end: RunEnd) -> Findings:
-        return tuple(
+        found = (
             _in_two(operation, home, place, one.read[operation])
             for place, one in state.of.items()
             if one.read  # nearly never: each message is where it was sent
@@ -252,6 +261,10 @@ class InOnePartition(Rule[_AllSent]):
             # It may have been read before its invocation was recorded.
             if operation not in one.once | one.others
         )
+        if not state.app:
+            return tuple(found)
+        copied = Reason.of("{app} may have copied it", app=process_scope(state.app))
+        return tuple(Excused.of(one, copied) for one in found)
 
 
 def _in_two(operation: str, home: _Place, place: _Place, read: tuple[int, Cause]) -> Violated:
