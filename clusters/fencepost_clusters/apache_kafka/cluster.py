@@ -53,6 +53,7 @@ from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metrics import exporter_config
 from fencepost_clusters.apache_kafka.security import (
     check_release,
+    client_files,
     make_secrets,
     node_settings,
     protocol_map,
@@ -181,6 +182,11 @@ class KRaft:
     ) -> Mapping[str, str]:
         """See `fencepost_clusters.apache_kafka.security`."""
         return make_secrets(security_named(shape.security), layout, addresses, now)
+
+    def client_files(self, shape: Shape, secrets: Path, user: str) -> Mapping[str, str]:
+        """See `fencepost.Secured`: `<user>.properties` for Java, `<user>.librdkafka.json`."""
+        security = _security(shape)
+        return {} if security is None else client_files(security, secrets, user)
 
     def secured_probe(self, shape: Shape, secrets: Path) -> Probe:
         """ApiVersions, behind TLS if links carry it."""
@@ -469,9 +475,6 @@ def _listeners(place: Place, release: tuple[int, ...]) -> dict[str, str]:
         advertised = own
     found = {
         "listeners": ",".join(f"{one}://{address}:{port}" for one, (_, port) in own.items()),
-        "listener.security.protocol.map": ",".join(
-            f"{one}:PLAINTEXT" for one in dict.fromkeys((*own, "REPLICATION", CONTROLLER_LISTENER))
-        ),
     }
     if advertised:
         ends = (f"{one}://{host}:{port}" for one, (host, port) in advertised.items())

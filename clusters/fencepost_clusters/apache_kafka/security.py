@@ -43,7 +43,16 @@ from pathlib import Path
 from fencepost import Layout, Place, UsageError
 from fencepost_clusters.apache_kafka.certificates import Authority
 from fencepost_kafka import Role
-from fencepost_kafka.security import AUTHORITY, PLAIN, SCRAM, STRANGER, Security, login
+from fencepost_kafka.layout import listener_of
+from fencepost_kafka.security import (
+    AUTHORITY,
+    PLAIN,
+    SCRAM,
+    STRANGER,
+    Access,
+    Security,
+    login,
+)
 
 SCRAM_SINCE = (3, 5)
 """The first release whose disks can begin with users of SCRAM."""
@@ -147,7 +156,8 @@ def _sasl(mechanism: str, place: Place, secrets: Path) -> dict[str, str]:
     mechanisms = sorted({mechanism, PLAIN})
     listeners = {_CONTROLLER: [PLAIN]}
     if place.slot.role is Role.BROKER:
-        listeners |= dict.fromkeys(_OF_BROKERS, mechanisms)
+        apps = [listener_of(one.slot).lower() for one in place.listeners]
+        listeners |= dict.fromkeys([*_OF_BROKERS, *apps], mechanisms)
     found = {
         "config.providers": "directory",
         "config.providers.directory.class": (
@@ -165,10 +175,21 @@ def _sasl(mechanism: str, place: Place, secrets: Path) -> dict[str, str]:
     return found
 
 
-def protocol_map(security: Security | None) -> str:
-    """The protocol of each listener; without a security all are open."""
+def protocol_map(security: Security | None, place: Place) -> str:
+    """The protocol of each listener of a node; without a security all are open."""
     protocol = "PLAINTEXT" if security is None else security.protocol
-    return ",".join(f"{name}:{protocol}" for name in ("CLIENT", "REPLICATION", "CONTROLLER"))
+    apps = [listener_of(one.slot) for one in place.listeners]
+    return ",".join(f"{name}:{protocol}" for name in ("CLIENT", "REPLICATION", "CONTROLLER", *apps))
+
+
+def client_files(security: Security, secrets: Path, user: str) -> Mapping[str, str]:
+    """The files by which a program gets in as a user, by their names: for Kafka's Java library,
+    and for one that is made with librdkafka."""
+    access = Access(security, secrets, user)
+    return {
+        f"{user}.properties": access.java_properties(),
+        f"{user}.librdkafka.json": json.dumps(access.librdkafka()),
+    }
 
 
 def scram_record(user: str, password: str, salt: bytes) -> bytes:

@@ -18,6 +18,7 @@ are asked; then all are asked to end by SIGTERM, and killed if they do not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from typing import final
 
@@ -55,11 +56,11 @@ class Apps:
     def start(
         self,
         name: str,
-        argv: Sequence[str] = (),
+        argv: Sequence[str | PathLike[str]] = (),
         *,
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
-        folder: str = "",
+        folder: str | PathLike[str] = "",
         ready: Ready | None = None,
         ready_ms: int = READY_MS,
         works_again_ms: int = 0,
@@ -77,10 +78,10 @@ class Apps:
         return self.run(
             Program(
                 name=name,
-                argv=tuple(argv),
+                argv=tuple(fspath(word) for word in argv),
                 environment=dict(environment or {}),
                 files=dict(files or {}),
-                folder=folder,
+                folder=fspath(folder),
                 ready=ready,
                 ready_ms=ready_ms,
                 works_again_ms=works_again_ms,
@@ -101,8 +102,14 @@ class Apps:
         for slot in slots:
             self._runtime.start(slot)
         deadline_ns = self._runtime.now_ns() + program.ready_ms * MS
-        for slot in slots:
-            self._await_ready(slot, program, deadline_ns)
+        try:
+            for slot in slots:
+                self._await_ready(slot, program, deadline_ns)
+        except EnvironmentFailed:
+            # It would be started again and again, and say the same.
+            for process in filter(None, map(self._runtime.living, slots)):
+                self._runtime.signal(process, Signal.KILL)
+            raise
         return tuple(map(Node, slots))
 
     def __getitem__(self, slot: str) -> Node:

@@ -40,9 +40,12 @@ _SLOTS: Final = 250
 """How many slots a run has, at most: each has a port of its own above `FIRST_PORT`."""
 MOST_INSTANCES: Final = 50
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-WORDS: Final = ("bootstrap", "address", "instance", "app", "slot", "work", "data")
+WORDS: Final = frozenset(
+    {"bootstrap", "address", "instance", "app", "slot", "work", "data", "secrets"}
+)
 """What may stand in braces in a program's words: its first addresses, with commas between them; the
-address at which it may listen; the number of the instance, its app and its slot; its folders."""
+address at which it may listen; the number of the instance, its app and its slot; its folders, and
+that of the secrets of a secured cluster."""
 READY_MS: Final = 30_000
 
 
@@ -76,7 +79,8 @@ class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     test says it in `Shape.apps`.
 
     It gets the environment of the harness, and `environment` over it. `folder` is where it starts
-    (empty: in a folder of its own, where `files` are written, path -> text). `ready_ms` bounds the
+    (empty: where the harness does; in a container, where the image says). `files` are written into
+    a folder of its own, `{work}`, path -> text. `ready_ms` bounds the
     time until it is ready, and `works_again_ms` the time after the last heal until it is ready once
     more (0: nobody asks). An instance that ends by itself is started again, as a supervisor would
     (`restarts`), and breaks the promise APP-runs, unless it `may_end` and ends with code 0. Values
@@ -213,5 +217,5 @@ def secrets_of(program: Program) -> frozenset[str]:
 def filled(text: str, words: Mapping[str, str]) -> str:
     """The text with the words in braces replaced. Other braces stay: a file may be JSON."""
     return re.sub(
-        r"\{(" + "|".join(WORDS) + r")\}", lambda found: words.get(found[1], found[0]), text
+        r"\{(" + "|".join(sorted(WORDS)) + r")\}", lambda found: words.get(found[1], found[0]), text
     )

@@ -231,6 +231,11 @@ class Secured(Protocol):
         """
         ...
 
+    def client_files(self, shape: Shape, secrets: Path, user: str) -> Mapping[str, str]:
+        """The files by which a program of the user's gets in, as the user of its slot; they are
+        written into the folder of secrets."""
+        ...
+
     def secured_probe(self, shape: Shape, secrets: Path) -> Probe:
         """The probe of a secured cluster (`Probed.probe`); `secrets` is the folder."""
         ...

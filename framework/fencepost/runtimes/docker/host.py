@@ -261,7 +261,7 @@ class ContainerLauncher:
                 folder=MOUNT,
                 environment={**child.environment, **named(child.name)},
                 joins=pod.container,
-                work_dir=os.fspath(child.folder),
+                work_dir="" if slot.app else os.fspath(child.folder),
             )
         )
         output = _Output(self._folder.events_of(child.name), child.log, self._ends)

@@ -67,4 +67,5 @@ def _time(said: Mapping[str, object]) -> int:
     at = said.get("at")
     if isinstance(at, bool) or not isinstance(at, int | float) or not 1e9 <= at < 1e10:
         raise UsageError("`at` is not a time in seconds since 1970")
-    return int(at * SECOND)
+    # To the microsecond: a float has no more.
+    return round(at * 1_000_000) * (SECOND // 1_000_000)

@@ -63,7 +63,7 @@ class App:
             own if self._contained else {**os.environ, **own},
             files={path: filled(text, words) for path, text in program.files.items()},
             slot=place.slot,
-            directory=Path(program.folder) if program.folder else None,
+            directory=None if self._contained else Path(program.folder).absolute(),
             image=program.image,
         )
 
@@ -173,4 +173,5 @@ def _words(place: Place, bootstrap: Sequence[str]) -> Mapping[str, str]:
         "slot": slot.name,
         "work": str(place.work_dir),
         "data": str(place.data_dir),
+        "secrets": str(place.secrets or ""),
     }

@@ -88,7 +88,11 @@ from fencepost.runtimes.process.host import host_backend
 from fencepost.runtimes.process.log_following import ParsedLog, ParsedLogs
 from fencepost.runtimes.process.name_service import resolving
 from fencepost.runtimes.process.processes import Processes, Tracked, died
-from fencepost.runtimes.process.secrets import probe_of_secured, secrets_folder
+from fencepost.runtimes.process.secrets import (
+    probe_of_secured,
+    secrets_folder,
+    write_client_files,
+)
 from fencepost.runtimes.process.worker_session import WorkerSession, write_worker_config
 from fencepost.runtimes.restarts import Restarts
 from fencepost.runtimes.resuming import told
@@ -331,6 +335,8 @@ class ProcessRuntime:
         app = self._apps.of(slot)
         self.effects.started(slot)
         place = self.place(slot)
+        if app:
+            write_client_files(self._subject, self._secrets, slot.name)
         child = app.child(place, self._bootstrap(slot)) if app else self._node(place)
         # A slot's links exist before its process, which would dial nothing otherwise, and might
         # give up.

@@ -54,6 +54,16 @@ def secrets_folder(
         yield Path(folder)
 
 
+def write_client_files(subject: Subject, secrets: Path | None, user: str) -> None:
+    """Writes the files by which a program gets in (`Secured.client_files`), once."""
+    system = subject.system
+    if secrets is None or not isinstance(system, Secured):
+        return
+    for name, text in system.client_files(subject.shape, secrets, user).items():
+        if not (secrets / name).exists():
+            _write_private(secrets / name, text)
+
+
 def probe_of_secured(subject: Subject, secrets: Path | None) -> Probe | None:
     """The probe of a run with secrets; None: the system's own serves."""
     system = subject.system
