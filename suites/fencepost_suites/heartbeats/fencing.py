@@ -306,7 +306,8 @@ class ControllerIsFirst(Rule[_Fences]):
     loses its session soon may have been without ZooKeeper, and could store no declaration. A broker
     is not cut off if its controller answers, in the end, a heartbeat that it had sent before it
     fenced itself, and no fault acted upon the link between them. One that says that its
-    session has ended, or that it was refused, is believed if that is so."""
+    session has ended, or that it was refused, is believed if that is so. A controller that stood
+    still from when it was to declare the broker is excused."""
 
     clause = "HB-11"
     state = _Fences
@@ -402,6 +403,7 @@ class ControllerIsFirst(Rule[_Fences]):
             from_ns=contact.contact_ns,
             to_ns=event.at_ns,
             bound_ns=term.timeout_ns,
+            due_ns=contact.contact_ns + term.timeout_ns,
             omission=False,
         )
         sent = frozenset(state.sent.get(event.process, ()))

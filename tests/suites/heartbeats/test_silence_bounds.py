@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.suites.heartbeats.heartbeat_histories import (
     BROKER,
+    CONTROLLER,
     Write,
     active_broker,
     answered,
@@ -24,7 +25,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
     whole_verdict,
 )
 
-from fencepost import Cause, FaultHealed, FaultInjected
+from fencepost import Cause, FaultHealed, FaultInjected, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import SessionChanged
 
@@ -94,6 +95,26 @@ def test_a_controller_that_lost_its_session_may_have_been_away_for_the_session_t
     accepted = (declared, active_broker, answered, received)
     early = (wait(700), fenced, wait(2998 + ms), suspended)
     assert judged_as("HB-11", begins, *accepted, *early) is outcome
+
+
+@pytest.mark.parametrize(
+    ("ms", "stalled_ms", "outcome", "excused"),
+    [
+        (3000, 903, NOT_EXERCISED, 1),
+        (3000, 902, Outcome.UNKNOWN, 0),
+        (1900, 1900, Outcome.UNKNOWN, 0),
+    ],
+)
+def test_a_controller_that_stood_still_when_it_was_to_declare_a_broker_is_excused(
+    ms: int, stalled_ms: int, outcome: Outcome, excused: int
+) -> None:
+    """It was due 2 s after the last heartbeat; for a broker that fenced itself before that, the
+    stall is no reason."""
+    h = HistoryBuilder()
+    steps(heard, wait(ms - 3), fenced)(h)
+    h.add(CONTROLLER, Stalled(stalled_ns=stalled_ms * 1_000_000))
+    found = whole_verdict(h, "HB-11")
+    assert (found.verdict, found.excused) == (outcome, excused)
 
 
 @pytest.mark.parametrize(("number", "outcome"), [(5, VIOLATED), (6, NOT_EXERCISED)])
