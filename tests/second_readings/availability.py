@@ -155,6 +155,7 @@ def newest(history: History, at_ns: int) -> tuple[dict[int, bool], dict[str, Par
     """By the newest records: which brokers are fenced, and the state of each partition."""
     fenced: dict[int, tuple[int, bool]] = {}
     partitions: dict[str, PartitionCommitted] = {}
+    term = -1
     for at in history.of(*STATE):
         body = at.body
         if at.at_ns > at_ns:
@@ -168,7 +169,9 @@ def newest(history: History, at_ns: int) -> tuple[dict[int, bool], dict[str, Par
             case BrokerCommitted():
                 if body.offset >= fenced.get(body.broker_id, (-1, False))[0]:
                     fenced[body.broker_id] = body.offset, body.fenced
-            case BrokerDeclared():
+            # What a deposed controller declares is of no effect.
+            case BrokerDeclared() if body.controller_epoch >= term:
+                term = body.controller_epoch
                 fenced[body.broker_id] = -1, body.new not in ("Active", "Stopping")
     return {node: is_fenced for node, (_, is_fenced) in fenced.items()}, partitions
 

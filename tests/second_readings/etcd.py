@@ -304,3 +304,23 @@ def guarded(history: History) -> Iterator[Word]:
             same = (newer.store, newer.lock) == (older.store, older.lock)
             if same and newer.token > older.token and 0 <= newer.revision < older.revision:
                 yield violated(older.store, older.token, newer.token)
+    yield from went_back(history)
+
+
+def went_back(history: History) -> Iterator[Word]:
+    """A refusal names the token that the store has, which is that of its newest write. If a write
+    with a greater one had been answered before the refused one was sent, an older holder's write
+    was taken after it."""
+    sent = {(at.process, at.body.operation): at.place for at in history.of(StoreInvoked)}
+    answers = history.of(StoreCompleted)
+    for at in answers:
+        body = at.body
+        asked = sent.get((at.process, body.operation))
+        if body.outcome != "failed" or body.newer_token < 0 or asked is None:
+            continue
+        for other in answers:
+            taken = other.body
+            same = (taken.store, taken.lock) == (body.store, body.lock)
+            took = same and taken.outcome == "ok" and taken.revision > 0
+            if took and taken.token > body.newer_token and other.place < asked:
+                yield violated(body.store, body.newer_token, taken.token)
