@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fencepost import (
+    ClientFailed,
     ClusterRecovered,
     FaultHealed,
     FaultInjected,
@@ -287,7 +288,10 @@ def load_ended_ns(history: History) -> int:
 
 
 def ends_of(history: History, process: str) -> list[int]:
-    return [at.at_ns for at in by_harness(history, ProcessExited) if at.body.ended == process]
+    """When a client's process ended, or its library gave up for good."""
+    ended = [at for at in by_harness(history, ProcessExited) if at.body.ended == process]
+    failed = [at for at in history.of(ClientFailed) if at.body.fatal and at.process == process]
+    return [at.at_ns for at in (*ended, *failed)]
 
 
 def in_sync(history: History, log_name: str, at_ns: int) -> set[int]:
@@ -301,7 +305,7 @@ def in_sync(history: History, log_name: str, at_ns: int) -> set[int]:
 
 @reading(
     *("AVAIL-writable", BoundsStated, ProduceInvoked, ProduceCompleted, PartitionCommitted),
-    *(*LIVES, *FAULTS),
+    *(ClientFailed, *LIVES, *FAULTS),
 )
 def writable(history: History) -> Iterator[Word]:
     """A partition with a live, connected majority in its ISR takes writes with acks=all, and does

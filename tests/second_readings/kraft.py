@@ -48,7 +48,17 @@ def brokers(history: History) -> dict[int, list[BrokerCommitted]]:
     return {broker: [own[offset] for offset in sorted(own)] for broker, own in found.items()}
 
 
-@reading("KR-01", BrokerCommitted, BrokerStateChanged)
+def lives(history: History, incarnation: str, until: BrokerCommitted) -> bool:
+    """Whether the process of an incarnation is known to have lived when a record was read."""
+    read = next(at.place for at in history.of(BrokerCommitted) if at.body == until)
+    ended = {at.body.ended for at in history.of(ProcessExited) if at.place < read}
+    return any(
+        at.body.incarnation == incarnation and at.place < read and at.process not in ended
+        for at in history.of(NodeStarted)
+    )
+
+
+@reading("KR-01", BrokerCommitted, BrokerStateChanged, NodeStarted, ProcessExited)
 def one_holder(history: History) -> Iterator[Word]:
     """While the process that holds a broker id has a session, another process with that id is
     refused: its registration follows only upon the record that fences the holder."""
@@ -59,7 +69,10 @@ def one_holder(history: History) -> Iterator[Word]:
     for broker, records in brokers(history).items():
         for one, other in pairwise(records):
             if one.incarnation != other.incarnation and not one.fenced:
-                sure = told_in_order(history, BrokerCommitted)
+                # A registration begins fenced: of one that is not, the first record is not told.
+                # And the session of a dead process runs out, so that a registration may end it.
+                registered = other.fenced and lives(history, one.incarnation, other)
+                sure = registered and told_in_order(history, BrokerCommitted)
                 yield (violated if sure else undecided)(broker, other.offset)
 
 
