@@ -172,7 +172,8 @@ def effect_of(op: Call) -> Effect | None:
     if sent.serializable:
         return None
     if compared or (sent.action == "get" and outcome == "ok"):
-        if done.value and not done.mod_revision:
+        # Without a revision, what it read is not known; a key that is not there has no value.
+        if done.mod_revision < 0 or (done.value and not done.mod_revision):
             return None
         return Effect(
             op.sent.at_ns,
