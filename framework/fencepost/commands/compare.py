@@ -13,7 +13,7 @@ from fencepost.campaigns import compare as comparisons
 from fencepost.campaigns import endings
 from fencepost.campaigns.compare import Compared, Row, Share
 from fencepost.campaigns.jobs import jobs_for
-from fencepost.campaigns.soak import NO_FAULT
+from fencepost.campaigns.soaked import NO_FAULT
 from fencepost.commands.options import (
     DEFAULT_OUT,
     Budget,

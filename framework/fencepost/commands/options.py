@@ -11,6 +11,7 @@ import typer
 from fencepost.events.integers import MOST
 from fencepost.model.clock import NO_SPAN, SECOND, span_ns
 from fencepost.model.configuration import DEFAULTS, NAMES, seed_of
+from fencepost.model.disk import NO_SIZE, size_of
 from fencepost.model.errors import UsageError
 
 System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
@@ -69,6 +70,24 @@ Jobs = Annotated[
 Keep = Annotated[
     bool,
     typer.Option("--keep", help="Keep the folders of clean runs, too: a report counts them then."),
+]
+
+
+def _size(text: str) -> int:
+    found = size_of(str(text))
+    if found is None:
+        raise typer.BadParameter(f"{text!r} {NO_SIZE}")
+    return found
+
+
+KeepAtMost = Annotated[
+    int | None,
+    typer.Option(
+        help="Keep the folders of clean runs as --keep does, while they take no more than this "
+        "together, such as 5GB: the oldest are deleted first.",
+        parser=_size,
+        metavar="SIZE",
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Folder below which run folders are made.")]
 

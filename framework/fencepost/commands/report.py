@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated, NoReturn, final
 
 import typer
 from msgspec import to_builtins
 
 from fencepost.campaigns import endings
+from fencepost.campaigns.soak_journal import Told, is_of_soaks, read_last
+from fencepost.campaigns.soaked import ending
 from fencepost.commands.options import DEFAULT_OUT, Json
 from fencepost.commands.terminal import (
     errors,
@@ -24,7 +27,13 @@ from fencepost.commands.terminal import (
     show,
 )
 from fencepost.history.run_folder import system_of
-from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, EXIT_VIOLATED, UsageError
+from fencepost.model.errors import (
+    EXIT_CLEAN,
+    EXIT_INCONCLUSIVE,
+    EXIT_VIOLATED,
+    EnvironmentFailed,
+    UsageError,
+)
 from fencepost.plugins.manager import Plugins
 from fencepost.plugins.reports import (
     Engine,
@@ -42,7 +51,10 @@ _SEVERAL = 2
 def report(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(help="Run folders, any number: paths, or URIs such as s3a://bucket/run."),
+        typer.Argument(
+            help="Run folders, any number: paths, or URIs such as s3a://bucket/run. A folder of a "
+            "soak's runs: those of the last soak in it, and its last lines."
+        ),
     ] = None,
     out: Annotated[
         str, typer.Option(help="Folder or URI in which the tables and the pages are made.")
@@ -95,6 +107,8 @@ def report(
         )
     if isnan(every) or isnan(patience):
         raise UsageError("--every and --patience are seconds, and nan is no number of them")
+    if len(given) == 1 and is_of_soaks(Path(given[0])):
+        _report_soak(read_last(Path(given[0])), ReportRequest((), out, engine), json)
     plugins = load_plugins(system_of(given))
     plugins.check_report(_SEVERAL if follow else len(given), engine)
     if follow:
@@ -110,8 +124,53 @@ def _follow(request: ReportRequest, plugins: Plugins) -> NoReturn:
     raise UsageError("no loaded plugin makes a report that follows a folder")
 
 
+def _report_soak(told: Told, request: ReportRequest, json: bool) -> NoReturn:
+    """The page of the runs whose folders are there, if this machine can make it, and then the last
+    lines of the soak, which it would have printed itself if nothing had killed it."""
+    soaked = told.soaked
+    there = [run.run for run in soaked.runs if Path(run.run).is_dir()]
+    folders = (*there, *map(str, told.unfinished))
+    plugins = load_plugins(system_of(folders))
+    made = _NOT_MADE
+    try:
+        if folders:
+            plugins.check_report(len(folders), request.engine)
+            made = _make(replace(request, runs=folders), plugins)
+    except EnvironmentFailed as lacking:
+        show(errors(), f"no page was made: {lacking}")
+    code = soaked.exit_code() if soaked.runs else EXIT_INCONCLUSIVE
+    if json:
+        print_json({**made.as_json(), "soak": soaked.as_json()})
+    else:
+        lines = [made.page] if made.page else []
+        lines += [f"had not ended: fencepost report {folder}" for folder in told.unfinished]
+        lines += (
+            ending(soaked, told.plan, told.took_s, coverage=False)
+            if soaked.runs
+            else [endings.exit_reason(code, "no run of this soak was judged")]
+        )
+        for line in lines:
+            print_line(line)
+    # A run that had not ended is judged by the report alone, and may have broken something.
+    worse = made.broken and code != EXIT_VIOLATED
+    if worse:
+        show(errors(), made.reason)
+    raise typer.Exit(EXIT_VIOLATED if worse else code)
+
+
 def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
     """Makes the report once, and ends with its exit code."""
+    made = _make(request, plugins)
+    if json:
+        print_json(made.as_json())
+    else:
+        print_line(made.page)
+    show(errors(), made.reason)
+    raise typer.Exit(made.code)
+
+
+def _make(request: ReportRequest, plugins: Plugins) -> _Made:
+    """Makes the report, and says what a reader must know of each run."""
     reported: list[ReportedRun] = []
 
     progress()("read the runs")
@@ -121,30 +180,50 @@ def _report(request: ReportRequest, plugins: Plugins, json: bool) -> NoReturn:
     finally:
         for run in reported:
             _show(run)
-    refused = {run.run: run.refused for run in reported if run.refused}
-    if json:
-        counts = {clause: to_builtins(one) for clause, one in counted(reported).items()}
-        print_json({"report": page, "refused": refused, "clauses": counts})
-    else:
-        print_line(page)
-    broken = sum(run.broken for run in reported)
-    left_out = sum(bool(run.refused) for run in reported)
-    lacking = sum(bool(run.lacks) for run in reported)
-    unsure = sum(bool(run.undecided) for run in reported)
-    code = EXIT_INCONCLUSIVE if left_out or lacking or unsure else EXIT_CLEAN
-    if broken:
-        code = EXIT_VIOLATED
-    show(
-        errors(),
-        endings.exit_reason(
-            code,
-            f"{endings.counted(broken, 'run')} with a new violation" if broken else "",
-            f"{endings.counted(left_out, 'run')} left out" if left_out else "",
-            f"{endings.counted(lacking, 'run')} not complete" if lacking else "",
-            f"{endings.counted(unsure, 'run')} undecided" if unsure else "",
-        ),
-    )
-    raise typer.Exit(code)
+    return _Made(page, tuple(reported))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A report that was made: its page, and what is to be said of its runs."""
+
+    page: str
+    reported: tuple[ReportedRun, ...]
+
+    @property
+    def broken(self) -> int:
+        """How many runs have a new violation."""
+        return sum(run.broken for run in self.reported)
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command."""
+        if self.broken:
+            return EXIT_VIOLATED
+        unsure = any(run.refused or run.lacks or run.undecided for run in self.reported)
+        return EXIT_INCONCLUSIVE if unsure else EXIT_CLEAN
+
+    @property
+    def reason(self) -> str:
+        """Why it is that exit code."""
+        numbers = {
+            "with a new violation": self.broken,
+            "left out": sum(bool(run.refused) for run in self.reported),
+            "not complete": sum(bool(run.lacks) for run in self.reported),
+            "undecided": sum(bool(run.undecided) for run in self.reported),
+        }
+        said = [f"{endings.counted(n, 'run')} {what}" for what, n in numbers.items() if n]
+        return endings.exit_reason(self.code, *said)
+
+    def as_json(self) -> Mapping[str, object]:
+        """The object that `fencepost report --json` prints."""
+        refused = {run.run: run.refused for run in self.reported if run.refused}
+        counts = {clause: to_builtins(one) for clause, one in counted(self.reported).items()}
+        return {"report": self.page, "refused": refused, "clauses": counts}
+
+
+_NOT_MADE = _Made("", ())
 
 
 def _settings(given: Sequence[str]) -> Mapping[str, str]:

@@ -10,6 +10,8 @@ import typer
 
 from fencepost.campaigns import soak as soaks
 from fencepost.campaigns.jobs import jobs_for
+from fencepost.campaigns.soak_journal import Deleted, Ended, Journal, Ran
+from fencepost.campaigns.soaked import Soaked, SoakRun, ending
 from fencepost.commands.options import (
     DEFAULT_OUT,
     DEFAULT_SYSTEM,
@@ -19,6 +21,7 @@ from fencepost.commands.options import (
     Jobs,
     Json,
     Keep,
+    KeepAtMost,
     Out,
     Runtime,
     Security,
@@ -35,14 +38,14 @@ from fencepost.commands.terminal import (
     print_line,
     progress,
 )
-from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.clock import SECOND, now_ns, wall_clock
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.random_faults import NamesDraws
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.project import of_project
 from fencepost.runs.random_schedule import chooser_of
-from fencepost.runs.run import POWERED, RunSpec, check_runtime, check_spec
+from fencepost.runs.run import POWERED, RunSpec, check_runtime, check_spec, out_folder
 
 MOST_WEIGHT = 1_000
 
@@ -72,6 +75,7 @@ def soak(
     seed: Seed = 1,
     jobs: Jobs = None,
     keep: Keep = False,
+    keep_at_most: KeepAtMost = None,
     budget: Budget = None,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List which operations met which states.")
@@ -101,19 +105,34 @@ def soak(
         round(minutes * 60_000),
         loaded.faults if faults else (),
         jobs=jobs or jobs_for(runtime),
-        keep=keep,
+        keep=keep or keep_at_most is not None,
+        keep_bytes=keep_at_most,
         budget_ns=budget,
         weights=_weights(weight or (), loaded, spec),
     )
-    soaked, began_ns = soaks.Soaked(with_faults=faults), now_ns()
+    soaked, began_ns, plan = Soaked(with_faults=faults), now_ns(), wanted.plan
+    place = out_folder(out / "soak")
+    journal = Journal.open(place, plan, wall_clock())
+
+    def took_s() -> float:
+        return (now_ns() - began_ns) / SECOND
+
+    def note(what: SoakRun | int) -> None:
+        match what:
+            case int():
+                journal.note(Deleted(seed=what))
+            case run:
+                journal.note(Ran(run=run, took_s=took_s()))
+
     try:
-        soaks.soak(wanted, loaded, out / "soak", progress(everywhere=True), soaked)
+        soaks.soak(wanted, loaded, place, progress(everywhere=True), soaked, note)
     finally:  # an error or an interrupt, too: what was found cost hours
+        journal.note(Ended(spent=soaked.spent, took_s=took_s()))
+        journal.close()
         if soaked.runs and json:
             print_json(soaked.as_json())
         elif soaked.runs:
-            took_s = (now_ns() - began_ns) / SECOND
-            for line in soaks.ending(soaked, wanted, took_s, coverage=coverage):
+            for line in ending(soaked, plan, took_s(), coverage=coverage):
                 print_line(line)
     if failure := soaked.never_started():
         print_failure(failure)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fencepost.model.errors import EnvironmentFailed
@@ -68,6 +69,40 @@ def if_noexec(program: Path) -> str:
     if not denied:
         return ""
     return f"; {program.parent} is mounted noexec, so no program in it can be executed"
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?)(i?)B")
+NO_SIZE = "is no size such as 500MB, 5GB or 2GiB"
+"""What a text is of which `size_of` is None."""
+
+
+def size_of(text: str) -> int | None:
+    """The bytes of a size such as 500MB, 5GB or 2GiB; None for another text."""
+    found = _SIZE.fullmatch(text)
+    if found is None or (found[3] and not found[2]):
+        return None
+    unit = _UNITS[found[2]]
+    if found[3]:
+        unit = 1 << 10 * list(_UNITS).index(found[2])
+    return round(float(found[1]) * unit)
+
+
+def in_bytes(size: int) -> str:
+    """The size in words: `5 GB`, `1.5 MB`."""
+    name, unit = next((n, u) for n, u in reversed(_UNITS.items()) if size >= u or u == 1)
+    return f"{size / unit:.3g} {name}B"
+
+
+def taken(folder: Path) -> int:
+    """How many bytes of the disk the files below a folder take."""
+    sizes = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                # In blocks of 512 bytes, whatever the file system's own are.
+                sizes += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return sizes
 
 
 def _free(path: Path) -> int | None:

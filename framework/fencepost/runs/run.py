@@ -366,7 +366,15 @@ def _how_often(verdict: Verdict) -> str:
 
 
 def new_folder(out: Path, label: str) -> RunFolder:
-    """A new run folder below `out`.
+    """A new run folder below `out`, which is made as `out_folder` says.
+
+    Raises EnvironmentFailed if it cannot be made.
+    """
+    return RunFolder.create_below(out_folder(out), label, wall_clock())
+
+
+def out_folder(out: Path) -> Path:
+    """The folder below which runs are made.
 
     If `out` is made here, version control ignores it, and runs in it are not shared with a group,
     wherever it is: `mode_below`. A folder that was there before, such as the root of a project,
@@ -378,7 +386,7 @@ def new_folder(out: Path, label: str) -> RunFolder:
             out.mkdir(parents=True, exist_ok=True)
             out.chmod(out.stat().st_mode & 0o777)
             (out / ".gitignore").write_text("*\n")
-    return RunFolder.create_below(out, label, wall_clock())
+    return out
 
 
 def _prints_nothing(said: Mapping[str, object]) -> Sequence[Struct]:

@@ -11,7 +11,8 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from fencepost.campaigns import soak as soaks
-from fencepost.campaigns.soak import NO_FAULT, Soak, Soaked, SoakRun, Status
+from fencepost.campaigns.soak import Soak
+from fencepost.campaigns.soaked import NO_FAULT, Soaked, SoakRun, Status, ending
 from fencepost.commands import soak as command
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_INCONCLUSIVE, UsageError
@@ -29,7 +30,7 @@ def run_of(seed: int, faults: int, trouble: str = "") -> SoakRun:
 def ended(*runs: SoakRun, coverage: bool = False) -> list[str]:
     wanted = Soak(RunSpec(load().system("reference/quorum")), len(runs), 60_000, ())
     soaked = Soaked(with_faults=True, states=("holder", "down"), runs=list(runs))
-    return list(soaks.ending(soaked, wanted, 600, coverage=coverage))
+    return list(ending(soaked, wanted.plan, 600, coverage=coverage))
 
 
 def test_faults_that_were_wanted_and_never_injected_leave_a_soak_undecided() -> None:

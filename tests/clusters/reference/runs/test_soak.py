@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fencepost import Shape
-from fencepost.campaigns.soak import Soak, Soaked, Status, soak
+from fencepost.campaigns.soak import Soak, soak
+from fencepost.campaigns.soaked import Soaked, Status
 from fencepost.model.errors import EXIT_ENVIRONMENT
 from fencepost.plugins.manager import Plugins, load
 from fencepost.runs.run import RunSpec
