@@ -69,6 +69,7 @@ def test_run_says_what_was_not_begun(tmp_path: Path) -> None:
     last = ended.stdout.splitlines()[-2:]
     assert last[0].startswith("3 tests were not begun, since --budget had no time: test_it.py::")
     assert last[1] == "3 tests not begun: exit code 3"
+    assert fencepost(*words[:-2], folder=tmp_path).returncode == 0
     told = json.loads(fencepost(*words, "--json", folder=tmp_path).stdout)
     assert (told["exit_code"], len(told["not_begun"])) == (3, 3)
     assert [one["outcome"] for one in told["tests"]] == ["passed", *["not begun"] * 3]
