@@ -49,7 +49,6 @@ from fencepost.model.errors import (
     InternalError,
     Violation,
 )
-from fencepost.model.machine import check_platform
 from fencepost.model.text import printable
 from fencepost.plugins.raising import by_plugin
 
@@ -106,7 +105,6 @@ def main() -> NoReturn:
 def _main() -> int:
     program = typer.main.get_command(app)
     try:
-        check_platform()
         with _signals():
             configured = {**configured_for(Path.cwd()), **from_environment(os.environ)}
             defaults = defaults_of(program, configured)

@@ -19,7 +19,7 @@ from fencepost.commands.terminal import errors, output, print_json, show
 from fencepost.injection.toxiproxies import present_toxiproxy, toxiproxy_version
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EnvironmentFailed
 from fencepost.model.extras import check_extra
-from fencepost.model.machine import cache_folder, java_program
+from fencepost.model.machine import cache_folder, check_platform, java_program
 from fencepost.supervision import supervisor
 from fencepost.supervision.addresses import check_loopback
 
@@ -74,6 +74,7 @@ def examine() -> Sequence[Finding]:
     """Checks this machine; takes a second or two."""
     looks: Sequence[tuple[str, Callable[[], tuple[bool, str]]]] = (
         ("Python", _python),
+        ("kernel", _kernel),
         ("toxiproxy", _toxiproxy),
         ("Java", _java),
         ("loopback", _loopback),
@@ -85,6 +86,14 @@ def examine() -> Sequence[Finding]:
 
 def _python() -> tuple[bool, str]:
     return sys.version_info >= (3, 11), sys.version.split()[0]
+
+
+def _kernel() -> tuple[bool, str]:
+    try:
+        check_platform()
+    except EnvironmentFailed as lacking:
+        return False, str(lacking)
+    return True, f"{sys.platform}, with /proc and inotify"
 
 
 def _toxiproxy() -> tuple[bool, str]:
@@ -133,6 +142,8 @@ def is_supervisor(words: Sequence[bytes]) -> bool:
 
 def _leftovers() -> tuple[bool, str]:
     """Supervisors without an owner: there should never be one."""
+    if not Path(f"/proc/{os.getpid()}/stat").is_file():
+        return True, "not looked for: there is no /proc in which processes could be seen"
     orphans = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

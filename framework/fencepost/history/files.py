@@ -47,6 +47,10 @@ _KINDS = {
 Value = TypeVar("Value")
 
 
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+"""To name a folder without reading it; a kernel without this flag opens it."""
+
+
 def opened(folder: Path, path: Path, most: int) -> BinaryIO:
     """A file below `folder`, to be read, without a buffer.
 
@@ -185,12 +189,12 @@ def _within(folder: Path, path: Path, flags: int) -> int:
     try:
         # The folder itself may be reached through links: the user named it. From here on each part
         # is opened relative to the part before it, so nobody can replace a part that was checked.
-        at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        at = os.open(folder, _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
         raise UsageError(f"{folder} is not a folder") from None
     try:
         for part in parts[:-1]:
-            step = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            step = _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             at, above = os.open(part, step, dir_fd=at), at
             os.close(above)
         return os.open(parts[-1], flags, dir_fd=at)

@@ -1,7 +1,8 @@
-"""What runs need of their machine and its user: Linux, a Java, a folder for caches."""
+"""What runs need of their machine and its user: a kernel, a Java, a folder for caches."""
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shutil
@@ -11,14 +12,37 @@ from pathlib import Path
 
 from fencepost.model.errors import EnvironmentFailed
 
+NEEDS_NONE = "the simulated runtime needs none of it"
+
 
 def check_platform(platform: str = sys.platform) -> None:
-    """Raises EnvironmentFailed for another platform than Linux."""
+    """Raises EnvironmentFailed where real processes cannot be run: on another platform than Linux,
+    and where it has no /proc or no inotify. The simulator, reports and the documentation need none
+    of these."""
     if platform != "linux":
         raise EnvironmentFailed(
-            f"Fencepost runs on Linux only, not on {platform}: it needs every address of "
-            "127.0.0.0/8, inotify and /proc"
+            f"Fencepost runs real processes on Linux only, not on {platform}: they need every "
+            f"address of 127.0.0.0/8, inotify and /proc; {NEEDS_NONE}"
         )
+    try:
+        Path(f"/proc/{os.getpid()}/stat").read_bytes()
+    except OSError as refused:
+        raise EnvironmentFailed(
+            f"real processes need /proc, which cannot be read here ({refused.strerror}); "
+            f"{NEEDS_NONE}"
+        ) from refused
+    try:
+        # Imported here: the module looks for inotify in libc.
+        import inotify_simple  # noqa: PLC0415
+
+        inotify_simple.INotify().close()
+    except (ImportError, AttributeError, OSError) as refused:
+        # Too many instances are another fault, which has a sentence of its own (`Feed`).
+        if getattr(refused, "errno", None) != errno.EMFILE:
+            raise EnvironmentFailed(
+                f"real processes need inotify, which is not to be had here ({refused}); "
+                f"{NEEDS_NONE}"
+            ) from refused
 
 
 def java_program(environment: Mapping[str, str]) -> str | None:

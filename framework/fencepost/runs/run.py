@@ -170,11 +170,15 @@ def check_runtime(name: str) -> None:
     engine."""
     if name not in RUNTIMES:
         raise no_such("runtime", name, RUNTIMES)
+    if name == "simulated":
+        return
     check_platform()
     if name == "process":
         from fencepost.injection.toxiproxies import present_toxiproxy  # noqa: PLC0415
+        from fencepost.supervision.addresses import check_loopback  # noqa: PLC0415
 
         present_toxiproxy(os.environ)
+        check_loopback()
     if name == "docker":
         check_extra("docker", "the docker runtime")
         from fencepost.runtimes.docker.engine import connect  # noqa: PLC0415

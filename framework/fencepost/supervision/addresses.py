@@ -19,6 +19,7 @@ from typing import final
 
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
+from fencepost.model.machine import NEEDS_NONE
 from fencepost.model.system.topology import CLIENT, Layout, Slot
 
 FIRST_EPHEMERAL_PORT = 32768
@@ -92,7 +93,8 @@ def check_loopback() -> None:
         up = "; is the interface lo up?" if done == "reached" else ""
         why = refused.strerror or "no answer"
         raise EnvironmentFailed(
-            f"the loopback address {_ANY_LOOPBACK} cannot be {done}: {why}{up}"
+            f"the loopback address {_ANY_LOOPBACK} cannot be {done}: {why}{up}; real processes "
+            f"need every address of 127.0.0.0/8, and {NEEDS_NONE}"
         ) from refused
 
 
