@@ -21,6 +21,13 @@ from fencepost_kafka.testing import KafkaClients, KafkaCluster
 pytestmark = pytest.mark.real
 
 
+def let_a_stranger_write(cluster: KafkaCluster, clients: KafkaClients) -> None:
+    """Sends a message as a user without rights, and waits until a broker has refused that."""
+    refusal = Condition("a refusal", lambda view: view.kinds["kafka.operation_refused"] > 0)
+    clients.produce("orders", count=1, idempotent=False, user=STRANGER)
+    cluster.eventually(refusal)
+
+
 @brought(DEFAULT_VERSION)
 def test_a_secured_cluster_is_broken_and_judged_as_an_open_one_and_keeps_no_secret(
     tmp_path: Path,
@@ -37,10 +44,7 @@ def test_a_secured_cluster_is_broken_and_judged_as_an_open_one_and_keeps_no_secr
         cluster.eventually(reads.polled_at_least(20))
 
         # Who has no right is refused, and who has no password does not get so far.
-        clients.produce("orders", count=1, idempotent=False, user=STRANGER)
-        cluster.eventually(
-            Condition("a refusal", lambda view: view.kinds["kafka.operation_refused"] > 0)
-        )
+        let_a_stranger_write(cluster, clients)
         assert OperationRefused(
             principal="User:stranger",
             operation="DESCRIBE",
