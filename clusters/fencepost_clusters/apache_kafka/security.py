@@ -40,7 +40,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from fencepost import Layout, Place, UsageError
+from fencepost import EnvironmentFailed, Layout, Place, UsageError
 from fencepost_clusters.apache_kafka.certificates import Authority
 from fencepost_kafka import Role
 from fencepost_kafka.layout import listener_of
@@ -129,7 +129,10 @@ def scram_records(secrets: Path | None) -> Sequence[bytes]:
 
 
 def node_settings(security: Security, place: Place, secrets: Path) -> dict[str, str]:
-    """The settings of the node in a place; none of them has a secret in it."""
+    """The settings of the node in a place; none of them has a secret in it.
+
+    Raises EnvironmentFailed for a folder of secrets that Kafka cannot be told.
+    """
     own = place.slot.name
     found = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -153,6 +156,12 @@ def node_settings(security: Security, place: Place, secrets: Path) -> dict[str, 
 
 
 def _sasl(mechanism: str, place: Place, secrets: Path) -> dict[str, str]:
+    # `${directory:PATH:FILE}` has no way to write these.
+    if {":", "}"} & {*str(secrets)}:
+        raise EnvironmentFailed(
+            f"Kafka can read no secret below {secrets}, for the ':' or '}}' in it: set TMPDIR to "
+            "another folder"
+        )
     mechanisms = sorted({mechanism, PLAIN})
     listeners = {_CONTROLLER: [PLAIN]}
     if place.slot.role is Role.BROKER:

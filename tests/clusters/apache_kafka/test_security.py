@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from kio.records.readers import read_batch
 from tests.clusters.apache_kafka.test_cluster import placed
 
-from fencepost import Place, Shape, UsageError
+from fencepost import EnvironmentFailed, Place, Shape, UsageError
 from fencepost.model.system.capabilities import check_shape
 from fencepost.plugins.manager import load
 from fencepost_clusters.apache_kafka import distribution
@@ -140,6 +140,14 @@ def test_a_setting_of_a_test_is_stronger_than_that_of_the_security(tmp_path: Pat
     shape = Shape(security="SSL", settings={"ssl.client.auth": "requested"})
     read = KRaft().properties(secured("broker-2", "SSL", tmp_path), shape)
     assert read["ssl.client.auth"] == "requested"
+
+
+def test_a_folder_of_secrets_that_kafka_cannot_be_told_is_named(tmp_path: Path) -> None:
+    odd = tmp_path / "a:b"
+    odd.mkdir()
+    made("SASL_SSL", odd)
+    with pytest.raises(EnvironmentFailed, match="set TMPDIR to another folder"):
+        KRaft().properties(secured("broker-2", "SASL_SSL", odd), Shape(security="SASL_SSL"))
 
 
 def test_how_a_client_gets_in_is_said_to_every_library(tmp_path: Path) -> None:
