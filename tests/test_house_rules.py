@@ -50,6 +50,7 @@ TAKE_ANY_NUMBER = {
     *("pack", "pack_into", "datetime", "one_of", "select", "add_row", "exit_reason"),
     # helpers of tests, and one of the simulator's network, that take a list of values
     *("run", "play", "poll", "led", "ran", "asks", "made", "_schedule"),
+    *("second", "Terminals", "runpytest"),  # the words of a command line
     "on",  # the kinds of events that a method handles
     "reading",  # and those that a second reading reads
 }

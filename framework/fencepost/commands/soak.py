@@ -125,7 +125,7 @@ def soak(
                 journal.note(Ran(run=run, took_s=took_s()))
 
     try:
-        soaks.soak(wanted, loaded, place, progress(everywhere=True), soaked, note)
+        soaks.soak(wanted, loaded, place, progress(everywhere=True), soaked, noted=note)
     finally:  # an error or an interrupt, too: what was found cost hours
         journal.note(Ended(spent=soaked.spent, took_s=took_s()))
         journal.close()
