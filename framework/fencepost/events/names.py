@@ -10,8 +10,9 @@ older histories."""
 
 
 def is_client(process: str) -> bool:
-    """Whether a process is a client of the run, and no node of the system."""
-    return process.startswith("clients/")
+    """Whether a process is a client of the run, such as `clients/producer-1#1`, and no node of the
+    system. A client may also work in the slot of an app."""
+    return "/" in process
 
 
 @lru_cache(maxsize=4096)

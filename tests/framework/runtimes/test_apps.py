@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 from tests.echo_node import EchoSystem
-from tests.echo_run import PAIR, advance, echo_run
+from tests.echo_run import PAIR, advance, answered, echo_run
 
 from fencepost import (
     AppStarted,
     AppWorksAgain,
+    ClientSpec,
     Condition,
     EnvironmentFailed,
     EvidenceMissed,
@@ -26,6 +27,7 @@ from fencepost import (
     UsageError,
     two_way,
 )
+from fencepost.events.names import is_client
 from fencepost.model.secrets import REDACTED
 from fencepost.model.system.apps import MOST_INSTANCES
 from fencepost.runs import apps as run_apps
@@ -263,11 +265,18 @@ def test_one_that_prints_without_end_fills_no_disk(
     runtime: ProcessRuntime, apps: Apps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_runtime, "MOST_LOG_BYTES", 1 << 20)
-    text = 'for n in range(40_000): print("x" * 99, flush=n % 100 == 0)\n'
+    text = 'for n in range(200_000): print(n, "x" * 93)\n'
     apps.start("app", python(text + WAITS), ready=UP)
     log = runtime.folder.log_of("app-1#1")
-    assert log.stat().st_size <= 1 << 21
-    assert "fencepost left out" in log.read_text()
+    shown = log.stat()
+    assert shown.st_size > 19_000_000
+    assert shown.st_blocks * 512 < 4_000_000
+    runtime.close()
+    lines = log.read_text().splitlines()
+    assert (lines[0][:3], lines[-1]) == ("0 x", "up")
+    assert sum("fencepost left out" in one for one in lines) == 1
+    assert not any("\0" in one for one in lines)
+    assert log.stat().st_size < 2_500_000
 
 
 def test_lines_in_the_published_form_are_events_of_the_program(
@@ -302,6 +311,24 @@ def test_an_app_without_a_slot_or_a_program_is_refused(runtime: ProcessRuntime, 
     with pytest.raises(UsageError, match="app-3"):
         apps["app-3"]
     assert MOST_INSTANCES < 250
+
+
+def test_a_client_of_ours_may_work_in_such_a_slot(runtime: ProcessRuntime) -> None:
+    for broker in runtime.layout.of("broker"):
+        runtime.start(broker)
+    session = runtime.client(ClientSpec("talker", "echo", slot="app-2"))
+    assert session.process == "app-2/talker#1"
+    assert is_client(session.process)
+    assert advance(runtime, answered(session.process))
+    # Behind the links of its own slot: a cut of the other one is nothing to it.
+    before = runtime.view.latest[session.process, "echo.answered"]
+    assert runtime.apply_cut(two_way(["app-1"], ["broker-1", "broker-2"])).evidence
+    later = Condition(
+        "another", lambda view: view.latest[session.process, "echo.answered"] != before
+    )
+    assert advance(runtime, later)
+    with pytest.raises(UsageError, match="app-3"):
+        runtime.client(ClientSpec("talker", "echo", slot="app-3"))
 
 
 def test_what_it_started_ends_with_it(runtime: ProcessRuntime, apps: Apps) -> None:

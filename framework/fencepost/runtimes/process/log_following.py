@@ -12,7 +12,8 @@ See docs/decisions/05-foreign-nodes.md.
 
 from __future__ import annotations
 
-import os
+import ctypes
+import shutil
 import traceback
 from pathlib import Path
 from typing import final
@@ -102,6 +103,9 @@ class ParsedLogs:
         self._followed: dict[int, tuple[Path, int, ParsedLog]] = {}
         """inotify's number of the log -> the log, how much of it was read, and its parser."""
         self._most: dict[Path, int] = {}
+        self._holes: dict[Path, tuple[int, int]] = {}
+        """The part of a log that takes no room on the disk any more. A log that was cut instead, as
+        its program went on to write, had lost the lines in between."""
 
     @property
     def failed(self) -> PluginFailed | None:
@@ -113,8 +117,8 @@ class ParsedLogs:
         return int(self._notify.fileno())
 
     def follow(self, log: Path, parsed: ParsedLog, most: int = 0) -> None:
-        """Follows an existing log from its beginning. With `most`, it has at most so many bytes:
-        of a longer one the first half of them stays, and what comes follows it."""
+        """Follows an existing log from its beginning. With `most`, it takes about so many bytes of
+        the disk: of a longer one the first half of them stays, and the last."""
         if most:
             self._most[log] = most
         # The watch is set before the first read, so what is written between the two is noticed.
@@ -131,6 +135,17 @@ class ParsedLogs:
                 for any_watch in self._followed:
                     self._read(any_watch)
 
+    def close_holes(self) -> None:
+        """Takes the holes out of logs, once their processes have ended."""
+        for log, (begin, end) in self._holes.items():
+            with log.open("rb") as old, log.with_suffix(".whole").open("wb") as new:
+                new.write(old.read(begin))
+                new.write(_LEFT_OUT.format(end - begin).encode())
+                old.seek(end)
+                shutil.copyfileobj(old, new)
+            log.with_suffix(".whole").replace(log)
+        self._holes.clear()
+
     def close(self) -> None:
         """Stops following; safe to call twice."""
         self._notify.close()
@@ -146,11 +161,22 @@ class ParsedLogs:
             come = file.readall()
         offset += len(come)
         parsed.take(come)
-        most = self._most.get(log, 0)
-        if most and offset > most:
-            # Its writer appends, so it goes on behind the half that stays.
-            os.truncate(log, most // 2)
-            with log.open("ab") as file:
-                file.write(_LEFT_OUT.format(offset - most // 2).encode())
-                offset = file.tell()
         self._followed[watch] = log, offset, parsed
+        most = self._most.get(log, 0)
+        begin, end = self._holes.get(log, (most // 2, most // 2))
+        if most and offset - end > most:
+            self._holes[log] = begin, offset - most // 2
+            punch(log, begin, offset - most // 2)
+
+
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+"""Flags of fallocate(2)."""
+
+
+def punch(file: Path, begin: int, end: int) -> None:
+    """Gives the disk back what a file has between two offsets, which reads as zeros then. Where the
+    file system cannot, the file stays as it is."""
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    with file.open("rb+", buffering=0) as opened:
+        fallocate(opened.fileno(), _KEEP_SIZE | _PUNCH_HOLE, begin, end - begin)

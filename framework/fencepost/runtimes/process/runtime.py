@@ -540,6 +540,7 @@ class ProcessRuntime:
                 self._take_in()  # from now on every end is expected
                 self._processes.kill_all()
                 self._take_in()
+                self._parsed_logs.close_holes()
                 self._apps.mask_logs()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
