@@ -457,15 +457,27 @@ def committed_stays(history: History) -> Iterator[Word]:
     for at in history.of(LeadershipStarted):
         for one in history.of(FollowingStarted, LeadershipStarted):
             same = name(one) == name(at) and one.place < at.place
-            if same and one.body.high_watermark > at.body.log_end:
+            if same and lacks(history, at, one.body.high_watermark):
                 yield undecided(*name(at), at.process)  # what it had is told as it begins only
         for one in history.of(HighWatermarkAdvanced):
             earlier = one.body.leader_epoch < at.body.leader_epoch
             same = name(one) == name(at) and one.place < at.place
-            if same and one.body.high_watermark > at.body.log_end:
+            if same and lacks(history, at, one.body.high_watermark):
                 # Of its own epoch, it may have been told before it began.
                 certain = sure(history, at) and earlier
                 yield (violated if certain else undecided)(*name(at), at.process)
+
+
+def lacks(history: History, leader: At, committed: int) -> bool:
+    """Whether the log of a new leader ends before what was committed, or begins behind the start
+    of it, by the log of a leader before."""
+    starts = [
+        at.body.log_start
+        for at in history.of(LeadershipStarted)
+        if name(at) == name(leader) and at.place < leader.place and at.body.log_start >= 0
+    ]
+    first = min(starts, default=committed)
+    return committed > leader.body.log_end or first < min(leader.body.log_start, committed)
 
 
 @reading("RP-13", LeadershipStarted, ProduceAnswered, ProduceCompleted, ProduceInvoked, *GONE)
@@ -478,7 +490,10 @@ def leader_has_it(history: History) -> Iterator[Word]:
             if name(ack) == name(at) and ack.place < at.place
         ]
         for body in answered:
-            if (body.error, body.acks) == ("NONE", -1) and body.log_end > at.body.log_end:
+            behind = 0 <= body.base_offset < at.body.log_start
+            if (body.error, body.acks) == ("NONE", -1) and (
+                behind or body.log_end > at.body.log_end
+            ):
                 yield undecided(*name(at), body.base_offset)  # whether a client ever got it
         for ack in history.of(ProduceCompleted):
             body = ack.body
@@ -486,7 +501,8 @@ def leader_has_it(history: History) -> Iterator[Word]:
                 name(ack) == name(at)
                 and ack.place < at.place
                 and (body.outcome, body.acks) == ("ok", -1)
-                and body.offset >= at.body.log_end
+                and body.offset >= 0
+                and not at.body.log_start <= body.offset < at.body.log_end
             ):
                 # A leader of an older epoch than that of another one may begin late.
                 epochs = [
