@@ -98,8 +98,9 @@ def none_leads_alone(history: History) -> Iterator[Word]:
 )
 def one_leader_an_epoch(history: History) -> Iterator[Word]:
     """A partition has at most one leader in each leader epoch, and leader epochs only grow."""
+    in_order = told_in_order(history, PartitionCommitted)
     for (topic, partition), records in partitions(history).items():
-        word = violated if promised(history, topic) else undecided
+        word = violated if promised(history, topic) and in_order else undecided
         leaders: dict[int, set[int]] = {}
         for record in records:
             if record.leader >= 0:
