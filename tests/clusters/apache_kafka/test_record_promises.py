@@ -307,6 +307,24 @@ def test_a_broker_that_left_the_isr_right_before_its_fencing_is_judged_by_kr_29(
     assert verdict(h, "KR-29").violated == broken
 
 
+@pytest.mark.parametrize(
+    ("offset", "fenced", "to", "broken"),
+    [(4, False, 3, 1), (30, False, 3, 0), (4, True, 2, 1), (30, True, 2, 0)],
+)
+def test_a_later_record_of_a_broker_that_is_told_before_says_nothing_of_the_move(
+    offset: int, fenced: bool, to: int, broken: int
+) -> None:
+    """What the broker was when the leadership moved is not known then."""
+    h = HistoryBuilder()
+    for broker in (1, 3):
+        record(h, broker, fenced=False, broker=broker)
+    record(h, offset, fenced=fenced, broker=2)
+    partition(h, 10, OLD)
+    partition(h, 11, (2, 3), leader=to)
+    fences(h, 12)
+    assert verdict(h, "KR-29").violated == broken
+
+
 def test_each_leadership_that_one_batch_moves_exercises_kr_29() -> None:
     h = registered()
     for number, offset in ((0, 10), (1, 12)):

@@ -249,12 +249,16 @@ class _Moves:
     """Offsets from the first to after the last of the newest records of partitions without a gap
     between."""
 
-    def due(self, broker: int, before: PartitionCommitted) -> int:
-        """The broker that is to lead instead of a fenced one (-1: none)."""
+    def due(self, broker: int, before: PartitionCommitted, offset: int) -> int:
+        """The broker that is to lead instead of a fenced one, by a record at that offset (-1: none,
+        or it is not known, as a later record of a broker was told before)."""
         for one in before.replicas:
             known = self.records.brokers.get(one)
-            able = one in before.isr and one not in before.offline and one != broker
-            if able and known is not None and not known.fenced:
+            if known is None or one not in before.isr or one in before.offline or one == broker:
+                continue
+            if known.offset > offset:
+                break
+            if not known.fenced:
                 return one
         return -1
 
@@ -286,7 +290,7 @@ class NextInOrderLeads(Rule[_Moves]):
                     # A batch has its records at offsets without a gap.
                     state.run = first if body.offset == after else body.offset, body.offset + 1
                 if news and before is not None and before.leader not in (-1, body.leader):
-                    due = state.due(before.leader, before)
+                    due = state.due(before.leader, before, body.offset)
                     move = _Move(before, body, due, event.at_ns, event.ref)
                     state.moved.setdefault(before.leader, []).append(move)
             case BrokerCommitted() if state.records.about.take(body.broker_id, body.offset):
