@@ -27,6 +27,7 @@ from fencepost_kafka import (
     LeadershipStarted,
     LeaseExpired,
     LogAppended,
+    MetadataCommitted,
     PartitionCommitted,
     ProbeCompleted,
     ProduceAnswered,
@@ -104,10 +105,11 @@ def session_lasts(history: History) -> Iterator[Word]:
                 yield violated(body.broker_id, body.controller_epoch)
 
 
-@reading("KR-19", HeartbeatAnswered, BrokerCommitted)
+@reading("KR-19", HeartbeatAnswered, BrokerCommitted, MetadataCommitted)
 def stale_epoch(history: History) -> Iterator[Word]:
     """A heartbeat with another epoch than that of the broker's newest registration is refused."""
     records = brokers(history)
+    written = {at.body.offset: at.body.epoch for at in history.of(MetadataCommitted)}
     for at in history.of(HeartbeatAnswered):
         body = at.body
         if body.error != "NONE" or body.request_epoch < 0 or body.broker_id not in records:
@@ -120,8 +122,12 @@ def stale_epoch(history: History) -> Iterator[Word]:
             # The answer is logged once it is sent, and may be late.
             and one.at_ns < (body.received_at_ns or at.at_ns)
         ]
-        if told and body.request_epoch < max(one.broker_epoch for one in told):
-            yield violated(body.broker_id, body.request_epoch)
+        newer = [one for one in told if one.broker_epoch > body.request_epoch]
+        if newer:
+            # A controller that is deposed and does not know it does not know the record either.
+            by = [written[one.offset] for one in newer if one.offset in written]
+            sure = bool(by) and min(by) <= body.controller_epoch
+            yield (violated if sure else undecided)(body.broker_id, body.request_epoch)
         elif body.request_epoch not in {one.broker_epoch for one in records[body.broker_id]}:
             yield undecided(body.broker_id, body.request_epoch)
 
