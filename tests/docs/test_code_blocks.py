@@ -105,14 +105,34 @@ def check_words(words: Sequence[str]) -> None:
                 [*pip, "fencepost"],
                 ["-m", class_archive.__name__],
             ]
+        case "echo":
+            pass
         case _:
             pytest.fail(f"no test knows the program {program}")
 
 
+VARIABLE = re.compile(r"\$\{\{.*?\}\}|\$[A-Z_]+")
+"""What a CI puts into a command; here it is a number each time."""
+
+
 def check_shell(text: str) -> None:
     for line in text.splitlines():
-        if line.strip():
-            check_words(shlex.split(line))
+        for command in VARIABLE.sub("7", line).split("||"):
+            if command.strip():
+                check_words(shlex.split(command))
+
+
+def steps_of(text: str) -> Sequence[str]:
+    """The commands of a workflow of GitHub's, or of a file of GitLab's."""
+    found: dict[str, Any] = yaml.safe_load(text)
+    if "jobs" in found:
+        return [step.get("run", "") for job in found["jobs"].values() for step in job["steps"]]
+    return [
+        line
+        for job in found.values()
+        for part in ("before_script", "script")
+        for line in job.get(part, ())
+    ]
 
 
 @pytest.mark.tool
@@ -130,10 +150,10 @@ def test_a_code_block_is_true(block: Block) -> None:
             assert tomllib.loads(block.body)
             configured(block.body)
         case "yaml":
-            job: dict[str, Any] = yaml.safe_load(block.body)
-            for one in job["jobs"].values():
-                for step in one["steps"]:
-                    check_shell(step.get("run", ""))
+            steps = steps_of(block.body)
+            assert any("fencepost" in step for step in steps)
+            for step in steps:
+                check_shell(step)
         case _:
             pytest.fail(f"a block of {language!r} is tested by nothing: include a tested file")
 
@@ -141,8 +161,7 @@ def test_a_code_block_is_true(block: Block) -> None:
 def shell_lines(block: Block) -> Sequence[str]:
     """The commands of a block."""
     if block.info == "yaml":
-        jobs: dict[str, Any] = yaml.safe_load(block.body)["jobs"]
-        return [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+        return steps_of(block.body)
     return block.body.splitlines() if block.info == "console" else ()
 
 
@@ -160,7 +179,7 @@ RUN = sorted(
 
 def test_the_commands_that_run_are_found() -> None:
     programs = [line.split(" ")[0] for line in RUN]
-    assert (programs.count("pytest"), programs.count("fencepost")) == (3, 3)
+    assert (programs.count("pytest"), programs.count("fencepost")) == (3, 4)
 
 
 PROGRAMS = {"pytest": PYTEST, "fencepost": COMMAND_LINE}
@@ -177,6 +196,27 @@ def test_a_simulated_command_runs(line: str, tmp_path: Path) -> None:
     code = PROGRAMS[program]
     done = python(code, *arguments, folder=tmp_path, PYTEST_ADDOPTS=left_out)
     assert done.returncode == (1 if "--fencepost-defects" in line else 0), done.stdout
+
+
+NIGHTS = [block for block in BLOCKS if block.info == "yaml"]
+
+
+@pytest.mark.tool
+@pytest.mark.parametrize("block", NIGHTS, ids=lambda block: block.name)
+def test_the_commands_of_a_night_run_one_after_the_other(block: Block, tmp_path: Path) -> None:
+    """As they are there, but for how many runs there are, and how long each is."""
+    shorter = {"--runs": "1", "--minutes": "0.05"}
+    steps = [one for one in shell_lines(block) if re.match("fencepost (soak|report)", one)]
+    assert [one.split()[1] for one in steps] == ["soak", "report"]
+    assert "--budget" in steps[0]
+    for step in steps:
+        _, *words = shlex.split(VARIABLE.sub("7", step).split("||")[0])
+        words = [
+            shorter.get(before, word) for before, word in zip(["", *words], words, strict=False)
+        ]
+        done = python(COMMAND_LINE, *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "public" / "report.html").is_file()
 
 
 def test_a_wrong_option_is_found() -> None:
