@@ -127,13 +127,14 @@ def soak(
     try:
         soaks.soak(wanted, loaded, place, progress(everywhere=True), soaked, noted=note)
     finally:  # an error or an interrupt, too: what was found cost hours
-        journal.note(Ended(spent=soaked.spent, took_s=took_s()))
-        journal.close()
         if soaked.runs and json:
             print_json(soaked.as_json())
         elif soaked.runs:
             for line in ending(soaked, plan, took_s(), coverage=coverage):
                 print_line(line)
+        # Once it is said: if nothing reads it, or the disk is full, `fencepost report` can say it.
+        journal.note(Ended(spent=soaked.spent, took_s=took_s()))
+        journal.close()
     if failure := soaked.never_started():
         print_failure(failure)
     raise typer.Exit(soaked.exit_code())

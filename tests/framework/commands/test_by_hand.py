@@ -207,6 +207,17 @@ def test_a_watcher_sees_the_end_and_an_interrupt_leaves_a_page(up: Terminals) ->
         assert watching.stdout is not None
         first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
         assert second["up_ms"] >= first["up_ms"] + 1000
+        with subprocess.Popen(
+            [sys.executable, "-c", COMMAND_LINE, "status", "--watch", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=up.environment,
+        ) as left:
+            assert left.stdout is not None
+            assert left.stdout.readline()
+            left.send_signal(signal.SIGINT)
+            left.communicate(timeout=LIMIT_S)
+        assert left.returncode == 0, "an interrupt is how a watcher ends"
         up.first.send_signal(signal.SIGINT)
         assert watching.wait(timeout=LIMIT_S) == 0
         assert watching.stderr is not None
@@ -214,6 +225,29 @@ def test_a_watcher_sees_the_end_and_an_interrupt_leaves_a_page(up: Terminals) ->
     said, _ = up.end()
     assert up.first.returncode == 130
     assert Path(said.strip()) == folder / "report" / "report.html"
+    assert Path(said.strip()).is_file()
+
+
+@pytest.mark.real
+def test_a_node_that_ends_again_and_again_ends_the_cluster_which_is_judged(up: Terminals) -> None:
+    """At its third end within a minute. The error left the run unjudged, and without a page."""
+    killed: set[int] = set()
+
+    def kill_again() -> bool:
+        status = up.second("status", "--json")
+        if status.returncode:
+            return True
+        (node,) = [one for one in json.loads(status.stdout)["nodes"] if one["name"] == "broker-2"]
+        if node["pid"] and node["pid"] not in killed:
+            killed.add(node["pid"])
+            os.kill(node["pid"], signal.SIGSEGV)
+        return False
+
+    assert poll(kill_again, LIMIT_S, 0.05)
+    said, errors = up.end()
+    assert len(killed) == 3
+    assert up.first.returncode == 1, errors
+    assert "AVAIL-running is violated" in errors
     assert Path(said.strip()).is_file()
 
 
