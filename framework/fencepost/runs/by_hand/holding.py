@@ -135,7 +135,8 @@ class HeldCluster:
         run, runtime = self._run, self._run.runtime
         view, layout, under = runtime.view, runtime.layout, run.faults.under()
         nodes = []
-        for slot in layout.nodes(duplicates=True, spares=True):
+        # Programs of the user's, too, which `[[tool.fencepost.app]]` started.
+        for slot in (*layout.nodes(duplicates=True, spares=True), *layout.instances()):
             living = runtime.living(slot)
             process = living.name if living else view.newest.get(slot.name, "")
             # The slot of a duplicate or a spare that never ran is no node so far.
