@@ -52,7 +52,7 @@ See docs/decisions/35-causes.md.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -320,6 +320,8 @@ class Causes:
         what a rule reads becomes the scopes that may matter to it."""
         self.nodes = nodes
         """process -> its node in the words of a scope; more than one if it has several roles."""
+        self._gained: dict[str, dict[str, list[int]]] = {}
+        """process -> scope -> where it says itself that it gained that."""
         self._wide: set[str] = set()
         """The scopes on which the whole cluster depends. They concern each failure, if its rules
         read events of their family."""
@@ -333,6 +335,9 @@ class Causes:
             if row.effect is Move.TAKES and _begins(row, changes):
                 losses[family] += 1
             changes.append(row)
+            if row.change == Change.GAINED:
+                own = self._gained.setdefault(row.process, {})
+                own.setdefault(row.scope, []).append(row.position)
             if row.wide:
                 self._wide.add(row.scope)
         # Incidents of a family in a nanosecond. Only the first report of each counts: what ten
@@ -546,12 +551,9 @@ class Causes:
         if not first.former or last.holder in ("", first.former) or last.node != first.scope:
             return False
         return any(
-            row.process == first.former
-            and row.change == Change.GAINED
-            and last.position < row.position <= failed.position
-            for scope, rows in self._scopes.items()
+            bisect_right(gained, last.position) < bisect_right(gained, failed.position)
+            for scope, gained in self._gained.get(first.former, {}).items()
             if scope != first.scope and failed.is_about(scope)
-            for row in rows
         )
 
     def _superseded_nodes(self, failed: Failed, parties: Collection[str]) -> frozenset[str]:
