@@ -3,8 +3,19 @@
 import json
 import signal
 import sys
+import time
+import uuid
+from functools import partial
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
+
+
+def tell(op: str, error: object, bill: Message) -> None:
+    """Prints what became of a bill. Fencepost's clauses about clients judge by it."""
+    done = {"op": op, "topic": "bills", "partition": bill.partition(), "offset": bill.offset()}
+    outcome = "unknown" if error else "ok"
+    line = {"fencepost": "produced", **done, "outcome": outcome, "at": time.time()}
+    print(json.dumps(line), flush=True)
 
 
 def main(servers: str, how: str = "", settings: str = "") -> None:
@@ -27,7 +38,11 @@ def main(servers: str, how: str = "", settings: str = "") -> None:
             if hasty:  # the bug: the order counts as done, and its bill is nowhere yet
                 consumer.commit(message, asynchronous=False)
             order = (message.value() or b"").split()[0]
-            producer.produce("bills", key=order, value=json.dumps({"order": order.decode()}))
+            bill = json.dumps({"order": order.decode()})
+            op = str(uuid.uuid4())
+            headers = {"fencepost-op": op}
+            told = partial(tell, op)
+            producer.produce("bills", bill, order, headers=headers, on_delivery=told)
             if not hasty:
                 producer.flush()
                 consumer.commit(message, asynchronous=False)
