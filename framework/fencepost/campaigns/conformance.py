@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fencepost.campaigns import endings
 from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.findings import Evidence
 from fencepost.judging.verdicts import Outcome, Verdict
+from fencepost.model.check import PREFIX
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -58,6 +60,8 @@ class MatrixRow(Struct, frozen=True, kw_only=True):
     """Why it is not applicable, or undecided."""
     follows: str = ""
     """The violated clause because of which alone it is undecided."""
+    says: str = ""
+    """The sentence of a check: no plugin has it."""
 
     @property
     def is_new(self) -> bool:
@@ -131,13 +135,20 @@ def conformance(
 def rows_of(
     system: System, runtime: str, plugins: Plugins, runs: Sequence[testrun.Ran]
 ) -> Sequence[MatrixRow]:
-    """The joined verdicts of the tests' runs: one row for each declared clause."""
+    """The joined verdicts of the tests' runs: one row for each declared clause, then for each check
+    of the tests'."""
     found = [(ran.nodeid, verdicts_in(ran.folder)) for ran in runs]
     expecting = {ran.nodeid for ran in runs if ran.expected}
     named = system.name
     if isinstance(system, Versioned) and "@" not in named:
         named = f"{named}@{system.version}"
-    return [
+    checks = {
+        clause: verdict.sentence
+        for _, verdicts in found
+        for clause, verdict in verdicts.items()
+        if clause.startswith(PREFIX)
+    }
+    declared = [
         _row(clause, named, runtime, found, expecting)
         if described.binds(system.plane)
         else MatrixRow(
@@ -152,6 +163,11 @@ def rows_of(
         )
         for clause, described in plugins.clauses.items()
     ]
+    own = [
+        replace(_row(check, named, runtime, found, expecting), says=says)
+        for check, says in checks.items()
+    ]
+    return [*declared, *own]
 
 
 def undecided(rows: Iterable[MatrixRow]) -> Mapping[str, str]:

@@ -183,11 +183,11 @@ def print_matrix(rows: Sequence[MatrixRow], loaded: Plugins, console: Console) -
         table.add_column(name, justify=align, no_wrap=True, min_width=width)
     table.add_column("promise", no_wrap=True, overflow="ellipsis", ratio=1)
     order = {clause: at for at, clause in enumerate(loaded.clauses)}
-    for row in sorted(rows, key=lambda row: order[row.clause]):
+    for row in sorted(rows, key=lambda row: order.get(row.clause, len(order))):
         word = Text(row.verdict, _STYLE[row.verdict])
         known = f"known: {', '.join(row.known)}" if row.known else ""
         expected = f"expected by {few(row.expected_by)}" if row.expected_by else ""
-        says = known or expected or row.reason or loaded.clause(row.clause).says
+        says = known or expected or row.reason or row.says or loaded.clause(row.clause).says
         count, tests = str(row.exercised), str(len(row.tests))
         where = (printable(one) for one in (row.clause, row.system, row.runtime))
         table.add_row(*where, word, count, row.evidence or "", tests, printable(says))

@@ -46,6 +46,36 @@ def test_tests_in_workers_of_xdist_give_the_same_answer(tmp_path: Path) -> None:
     assert [line for line in shown.stdout.splitlines() if line.startswith("RP-13 ")]
 
 
+CHECKED = """
+import fencepost
+
+@fencepost.check("nothing is lost")
+def nothing_is_lost(run):
+    pass
+
+@fencepost.check("nothing is late", within_s=1)
+def nothing_is_late(run):
+    raise AssertionError("two are late")
+
+def test_it(cluster):
+    pass
+"""
+
+
+def test_a_check_is_a_clause_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(CHECKED)
+    told = fencepost("run", "test_it.py", *SIMULATED, "--json", folder=tmp_path)
+    verdicts = json.loads(told.stdout)["verdicts"]
+    assert verdicts["CHECK-nothing-is-lost"] == "holds"
+    assert verdicts["CHECK-nothing-is-late"] == "violated"
+    shown = fencepost("run", "test_it.py", *SIMULATED, folder=tmp_path)
+    lines = [line.split() for line in shown.stdout.splitlines() if line.startswith("CHECK-")]
+    assert [(line[0], line[3], line[-1]) for line in lines] == [
+        ("CHECK-nothing-is-late", "violated", "late"),
+        ("CHECK-nothing-is-lost", "holds", "lost"),
+    ]
+
+
 def _answer(ended: Ended) -> Mapping[str, object]:
     """What `run --json` printed, without how long tests took."""
     answer: dict[str, object] = json.loads(ended.stdout)
