@@ -125,7 +125,7 @@ def soak(
                 journal.note(Ran(run=run, took_s=took_s()))
 
     try:
-        soaks.soak(wanted, loaded, place, progress(everywhere=True), soaked, noted=note)
+        soaks.soak(wanted, loaded, place, progress(everywhere=True), into=soaked, noted=note)
     finally:  # an error or an interrupt, too: what was found cost hours
         if soaked.runs and json:
             print_json(soaked.as_json())

@@ -147,9 +147,8 @@ class Terminals:
 @pytest.fixture
 def up(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Terminals]:
     """A cluster of real processes, with clients."""
-    terminals = Terminals(
-        tmp_path_factory.mktemp("t"), tmp_path, "--count", "broker=3", "--workload", "kafka_clients"
-    )
+    words = ("--count", "broker=3", "--workload", "kafka_clients")
+    terminals = Terminals(tmp_path_factory.mktemp("t"), tmp_path, *words)
     yield terminals
     with terminals.first as first:
         if first.poll() is None:
@@ -173,7 +172,7 @@ def test_a_cluster_is_broken_healed_and_ended_from_a_second_terminal(up: Termina
     broken = up.status()
     assert [one["fault_id"] for one in broken["faults"]] == ["isolate-1"]
     # A fault with a time heals though the terminal that asked for it has ended.
-    killed = up.second("fault", "kill", "broker-2", "--for", "1s", "--json")
+    killed = up.second("fault", "kill", "broker-2", "--for=1s", "--json")
     assert json.loads(killed.stdout)["receipt"] is True
     # Healed: one by itself, one by a word; and the broker is in the ISRs again.
     healed = up.second("heal", "isolate-1")

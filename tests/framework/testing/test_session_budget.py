@@ -54,8 +54,8 @@ def test_a_failure_outweighs_what_was_not_begun(pytester: pytest.Pytester) -> No
 def test_another_attempt_at_a_test_is_part_of_it(pytester: pytest.Pytester) -> None:
     """If the budget had no time for it, a test that failed would look as if it was skipped."""
     pytester.makepyfile(SLOW.format(fails=0))
-    budget = f"--fencepost-budget={SHORT}"
-    result = runpytest(pytester, *LEFT_OUT, "-p", "rerunfailures", "--reruns=1", budget)
+    again = ("-p", "rerunfailures", "--reruns=1")
+    result = runpytest(pytester, *LEFT_OUT, *again, f"--fencepost-budget={SHORT}")
     outcomes = result.parseoutcomes()
     assert {**outcomes, "failed": 1, "rerun": 1, "skipped": 3} == outcomes
     assert result.ret == 1
