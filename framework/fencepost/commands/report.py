@@ -31,7 +31,7 @@ from fencepost.model.errors import (
     EXIT_CLEAN,
     EXIT_INCONCLUSIVE,
     EXIT_VIOLATED,
-    EnvironmentFailed,
+    FencepostError,
     UsageError,
 )
 from fencepost.plugins.manager import Plugins
@@ -136,7 +136,8 @@ def _report_soak(told: Told, request: ReportRequest, json: bool) -> NoReturn:
         if folders:
             plugins.check_report(len(folders), request.engine)
             made = _make(replace(request, runs=folders), plugins)
-    except EnvironmentFailed as lacking:
+    # The machine lacks something, or a run was killed before anything could be read of it.
+    except FencepostError as lacking:
         show(errors(), f"no page was made: {lacking}")
     code = soaked.exit_code() if soaked.runs else EXIT_INCONCLUSIVE
     if json:

@@ -194,6 +194,22 @@ def test_a_soak_keeps_no_more_than_it_may(tmp_path: Path) -> None:
 
 
 @pytest.mark.tool
+def test_a_run_of_which_nothing_can_be_read_does_not_cost_the_ending(tmp_path: Path) -> None:
+    """It was killed as it made the folder."""
+    noted = journal(tmp_path / "soak")
+    noted.note(Ran(run=run_of(tmp_path / "soak", 7), took_s=60))
+    noted.close()
+    begun = tmp_path / "soak" / "20261129-230008-soak-8"
+    begun.mkdir()
+    report = fencepost("report", str(tmp_path / "soak"), f"--out={tmp_path / 'report'}")
+    assert report.returncode == 0, report.stderr
+    lines = report.stdout.splitlines()
+    assert lines[0] == f"had not ended: fencepost report {begun}"
+    assert lines[-1] == "nothing new: exit code 0"
+    assert "no page was made: " in report.stderr
+
+
+@pytest.mark.tool
 def test_a_killed_soak_gets_its_ending_from_report(tmp_path: Path) -> None:
     """The same lines as those of a soak that had the same runs, and nobody killed."""
     with subprocess.Popen(
