@@ -26,7 +26,7 @@ def main(servers: str, how: str = "", settings: str = "") -> None:
             known |= json.load(file)
     own = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer(known | own | {"session.timeout.ms": 6000})
-    producer = Producer(known | {"enable.idempotence": True, "linger.ms": 100})
+    producer = Producer(known | {"enable.idempotence": True, "linger.ms": 500})
     ending: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
     consumer.subscribe(["orders"], on_assign=lambda *_: print("billing is ready", flush=True))
