@@ -41,7 +41,9 @@ JUDGES = [path for path in SOURCES if path.is_relative_to(ROOT / "suites") or "r
 MARKDOWN = sorted(
     path
     for path in ROOT.rglob("*.md")
-    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    if not any(
+        part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts
+    )
 )
 
 MOST_BY_POSITION = 5

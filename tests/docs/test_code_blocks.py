@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from tests.clusters.apache_kafka.test_billing import BUILT
 from warm_start import COMMAND_LINE, PYTEST, Ended, python
 
 from fencepost.commands.cli import app
@@ -107,6 +108,12 @@ def check_words(words: Sequence[str]) -> None:
             ]
         case "echo":
             pass
+        case "mvn" | "go" | "npm":
+            folder = "docs/examples/billing/{}"
+            assert words in [
+                built.format(folder=folder.format(language)).split()
+                for language, built in BUILT.items()
+            ]
         case _:
             pytest.fail(f"no test knows the program {program}")
 
