@@ -13,15 +13,21 @@ const unwritten = new Set(); // what is still to be written
 
 async function main() {
   await producer.connect();
-  await consumer.connect();
   consumer.on(consumer.events.GROUP_JOIN, () => console.log("billing is ready"));
-  await consumer.subscribe({ topic: "orders", fromBeginning: true });
-  await consumer.run({ autoCommit: false, eachBatch: bill });
+  // KafkaJS stops for good when the group has dropped it, as after a pause.
+  consumer.on(consumer.events.CRASH, ({ payload }) => payload.restart || consume());
+  await consume();
   process.once("SIGTERM", async () => {
     await consumer.disconnect();
     await Promise.all(unwritten);
     await producer.disconnect();
   });
+}
+
+async function consume() {
+  await consumer.connect();
+  await consumer.subscribe({ topic: "orders", fromBeginning: true });
+  await consumer.run({ autoCommit: false, eachBatch: bill });
 }
 
 async function bill({ batch }) {
