@@ -10,7 +10,7 @@ older histories."""
 
 
 def is_client(process: str) -> bool:
-    """Whether a process is a client of the run, such as `clients/producer-1#1`, and no node of the
+    """Whether a process is a client of the run, such as `clients/writer-1#1`, and no node of the
     system. A client may also work in the slot of an app."""
     return "/" in process
 

@@ -7,7 +7,7 @@
     def test_it_survives_a_cut(apps, faults):
         billing = apps.start("billing", ["java", "-jar", "billing.jar", "{bootstrap}"],
                              ready=Ready(line="started"))
-        with faults.partition(billing[0], "broker-1"):
+        with faults.partition(billing[0].name, "node-1"):
             ...
 
 Each instance has a slot (`billing-1`), and is a target of every fault. At the end of a run, once

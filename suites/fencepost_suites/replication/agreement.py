@@ -61,10 +61,12 @@ class _Agreement:
         slot, known = slot_of(process), self.ends.known
         former = self.newest.get(slot, process)
         self.newest[slot] = process
-        # What a new process has beyond the end of its slot's log is a hole, or was never there. The
-        # former one is dead, and has reported all: each batch is, before it is stored. Only the
-        # disk of a second process may be a copy.
-        if former != process and not is_second(slot):
+        # What a new process has beyond the end of its slot's log is a hole, or was never there,
+        # where the former one has told all: each batch with what it holds, before it was stored. A
+        # node whose log is read prints a batch that it has stored, and may be killed in between.
+        # Only the disk of a second process may be a copy.
+        told_all = former in self.told.get(True, {})
+        if former != process and told_all and not is_second(slot):
             end = min(end, known.get(former, end))
         self.ends.names(process, end)
 

@@ -375,6 +375,33 @@ def test_a_new_process_has_no_more_than_its_slot_has_stored(process: str, violat
     assert verdict(h, "RP-05").violated == violated
 
 
+def test_a_killed_process_whose_log_is_read_may_have_stored_more_than_it_printed() -> None:
+    """A batch is stored, and then printed: a broker was killed in between."""
+    h = HistoryBuilder()
+    for offset in range(3):
+        h.add(B2, printed(offset))
+    follow(h, "broker-2#2", log_end=4, mark=0)
+    h.add("broker-2#2", printed(4))
+    assert verdict(h, "RP-05").violated == 0
+
+
+def printed(offset: int) -> LogAppended:
+    """A batch as the parser of a log tells of it: without what it holds."""
+    return LogAppended(
+        topic="orders",
+        partition=0,
+        base_offset=offset,
+        log_end=offset + 1,
+        expected_base=offset,
+        batch_epoch=1,
+        leader_epoch=1,
+        digest="",
+        as_leader=False,
+        producer_id=-1,
+        base_sequence=-1,
+    )
+
+
 def test_a_replica_that_was_removed_lacks_what_it_does_not_store_again() -> None:
     h = HistoryBuilder()
     store(h, B2, 0)

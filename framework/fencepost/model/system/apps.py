@@ -1,9 +1,9 @@
 """Apps: programs of the user's own that work with the cluster, each instance in a slot of its own.
 
 The problem. "Does my service survive this?" needs a run in which the service is a part like any
-other: cut from one broker and from no other, paused, killed, judged. A program that dials the
+other: cut from one node and from no other, paused, killed, judged. A program that dials the
 cluster through links which it shares with others cannot be cut off alone. A program that follows
-what the cluster tells it (Kafka's metadata name every broker's address) would leave its links at
+what the cluster tells it (which may name every node's address) would leave its links at
 the first answer.
 
 How it works. `Shape(apps={"billing": 2})` adds the slots `billing-1` and `billing-2` to whatever

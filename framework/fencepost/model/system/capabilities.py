@@ -135,7 +135,7 @@ class System(Protocol):
 
 @runtime_checkable
 class Advertises(Protocol):
-    """A system whose nodes tell clients the addresses of other nodes, as Kafka's metadata do.
+    """A system whose nodes tell clients the addresses of other nodes.
 
     For each instance of an app they listen once more, where `Place.listeners` says, and tell
     whoever asks there the addresses of that instance's own links.
