@@ -62,7 +62,7 @@ def test_a_service_that_commits_before_it_writes_loses_orders(
     language: str, tmp_path: Path
 ) -> None:
     code, verdicts, printed = run(built(language, tmp_path), tmp_path / "out")
-    assert (code, verdicts["CHECK-all-billed"]) == (1, "violated"), printed
+    assert (code, verdicts.get("CHECK-all-billed")) == (1, "violated"), printed
     assert verdicts["APP-runs"] == "holds"
 
 
@@ -71,4 +71,4 @@ def test_a_service_that_commits_before_it_writes_loses_orders(
 def test_one_that_writes_first_loses_none(language: str, tmp_path: Path) -> None:
     careful = built(language, tmp_path, careful=True)
     code, verdicts, printed = run(careful, tmp_path / "out")
-    assert (code, verdicts["CHECK-all-billed"]) == (0, "holds"), printed
+    assert (code, verdicts.get("CHECK-all-billed")) == (0, "holds"), printed
