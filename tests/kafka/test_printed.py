@@ -47,12 +47,20 @@ def test_the_lines_of_the_documentation_are_events_at_their_times() -> None:
         {"fencepost": "produce", **BILL, "more": 1},
         {"fencepost": "produced", **BILL, "outcome": "good"},
         {"fencepost": "produced", **BILL, "outcome": "ok"},
+        {"fencepost": "produced", **BILL, "partition": -1, "outcome": "ok", "offset": 1},
         {"fencepost": "polled", "topic": "o", "partition": 0, "offsets": [1, 2], "ops": ["a"]},
     ],
 )
 def test_another_form_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         parse(wrong)
+
+
+def test_a_message_that_failed_before_it_had_a_partition_has_none() -> None:
+    said = {"fencepost": "produced", **BILL, "partition": -1, "outcome": "failed"}
+    (completed,) = parse(said)
+    assert isinstance(completed, ProduceCompleted)
+    assert (completed.partition, completed.outcome) == (-1, "failed")
 
 
 @pytest.mark.parametrize(

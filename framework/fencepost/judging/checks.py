@@ -1,8 +1,8 @@
 """A check of the user's as a clause: it is asked while the run is there, and judged by its event.
 
-A check is code of a test's, and knows clients and what they wrote. What it said is one event of the history
-(`check.judged`), and run.json names each check with its sentence. So a folder is judged again, and
-reported, where that code is not.
+A check is code of a test's, and knows clients and what they wrote. What it said is one event of the
+history (`check.judged`), and run.json names each check with its sentence. So a folder is judged
+again, and reported, where that code is not.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ there twice, one that a later reader does not get.
 
 * `op` names a message, and no other of the run. The message carries it: in its header
   `fencepost-op`, or as the first word of its value.
-* `produce` needs the partition. A program that learns it from the answer leaves `produce` out.
+* `produce` needs the partition. A program that learns it from the answer leaves `produce` out. A
+  message that failed before it had one has the partition -1.
 * `acks` is "all", 1 or 0, and `idempotent` true or false, of `produce` and `produced`; they are
   "all" and false if they are left out.
 * `outcome` is "ok" with an `offset`, "failed" if the message is certainly not stored, or
@@ -52,7 +53,8 @@ class _Produced(
 ):
     op: _Name
     topic: _Name
-    partition: _Count
+    partition: Annotated[int, Meta(ge=-1)]
+    """-1: it was never handed to one, and so is stored in none."""
     outcome: CallOutcome
     offset: int = -1
     acks: Literal["all", 1, 0] = "all"
@@ -88,6 +90,8 @@ def parse(said: Mapping[str, object]) -> Sequence[Struct]:
                 ),
             )
         case _Produced():
+            if line.outcome == "ok" and line.partition < 0:
+                raise UsageError(f"{line.op} was stored, and its line has no partition")
             if line.outcome == "ok" and line.offset < 0 and line.acks != 0:
                 raise UsageError(f"{line.op} was stored, and its line has no offset")
             return (
