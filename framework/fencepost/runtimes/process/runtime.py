@@ -221,8 +221,10 @@ class ProcessRuntime:
     @property
     def bootstrap(self) -> tuple[str, ...]:
         """See `Runtime.bootstrap`; the clients' links exist from now on."""
-        clients = self._layout.of(CLIENT)
-        return self._bootstrap(clients[0]) if clients else ()
+        layout = self._layout
+        if clients := layout.of(CLIENT):
+            return self._bootstrap(clients[0])
+        return tuple(f"{self._advertised(layout.slot(n))}:{port}" for n, port in layout.bootstrap)
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -331,8 +333,8 @@ class ProcessRuntime:
         occupant = self._processes.living(slot.name)
         if occupant is not None:
             raise UsageError(f"{occupant.name} is alive in {slot.name}: it holds one process")
-        # No fault says what it did: `fault.injected` takes it from these notes.
         app = self._apps.of(slot)
+        # No fault says what it did: `fault.injected` takes it from these notes.
         self.effects.started(slot)
         place = self.place(slot)
         if app:
