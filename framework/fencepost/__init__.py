@@ -129,7 +129,7 @@ from fencepost.model.runtime import (
     describe,
     let_pass_until,
 )
-from fencepost.model.system.apps import Listener, Program, Ready
+from fencepost.model.system.apps import Listener, Parse, Program, Ready
 from fencepost.model.system.capabilities import (
     Advertises,
     Command,
@@ -326,6 +326,7 @@ __all__ = [
     "OperationOutcome",
     "Origin",
     "Owed",
+    "Parse",
     "ParsedEvent",
     "ParsesLogs",
     "Passing",

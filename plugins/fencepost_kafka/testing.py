@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost_kafka.clients.messages import Message
 from fencepost_kafka.clients.probe_result import ProbeResult
 from fencepost_kafka.clients.started import Reads, Writes
 from fencepost_kafka.clients.workers import KafkaClients, kafka_clients
@@ -14,6 +15,7 @@ __all__ = [
     "KafkaClients",
     "KafkaCluster",
     "KafkaNode",
+    "Message",
     "ProbeResult",
     "Reads",
     "Voters",
