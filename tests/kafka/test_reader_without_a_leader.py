@@ -45,6 +45,9 @@ class Stored:
     def value(self) -> bytes:
         return b"operation"
 
+    def headers(self) -> None:
+        return None
+
 
 class Library:
     """confluent-kafka's consumer as far as it is asked: orders-0 has three messages. orders-1 is
