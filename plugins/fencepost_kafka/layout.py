@@ -125,7 +125,7 @@ def _framed(ports: Ports) -> frozenset[int]:
 
 
 def listener_of(app: str) -> str:
-    """The name of the listener for the program in a slot: `CLIENT_BILLING_1` for `billing-1`."""
+    """The name of the listener for the program in a slot, in the letters that Kafka takes."""
     return f"CLIENT_{app.upper().replace('-', '_')}"
 
 

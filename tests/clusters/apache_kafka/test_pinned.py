@@ -31,11 +31,16 @@ FAULT = having("LoggingFaultHandler", "failed).+?")
 FATAL = having("ProcessTerminatingFaultHandler", "")
 RENOUNCED = having("QuorumController", "unknown server")
 PUBLISHED = having("BrokerMetadataPublisher", "")
+DENIED = {row.message.pattern for row in log_parser.TABLE if "is Denied" in row.message.pattern}
+"""No sample is of a secured cluster: test_secured_cluster has the line of a real one."""
 NOT_SEEN: Mapping[str, Mapping[str, set[str]]] = {
-    "3.9.2": {"log": RENOUNCED | FAULT | INELIGIBLE | FAILED, "metadata log": {"ClearElrRecord"}},
-    "4.1.0": {"log": RENOUNCED | PUBLISHED | FAULT | INELIGIBLE},
-    "4.3.1": {"log": RENOUNCED | PUBLISHED | FAULT | FATAL},
-    "4.4.0": {"log": RENOUNCED | PUBLISHED | FAULT | FATAL},
+    "3.9.2": {
+        "log": RENOUNCED | FAULT | INELIGIBLE | FAILED | DENIED,
+        "metadata log": {"ClearElrRecord"},
+    },
+    "4.1.0": {"log": RENOUNCED | PUBLISHED | FAULT | INELIGIBLE | DENIED},
+    "4.3.1": {"log": RENOUNCED | PUBLISHED | FAULT | FATAL | DENIED},
+    "4.4.0": {"log": RENOUNCED | PUBLISHED | FAULT | FATAL | DENIED},
 }
 """Messages that these versions have not printed in any run yet, or print no more, and a record that
 Kafka 4 brought: other versions pin them."""

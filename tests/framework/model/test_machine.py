@@ -73,5 +73,6 @@ def test_a_loopback_interface_that_is_down_is_named_at_once() -> None:
     )
     assert ended.stderr.splitlines()[-1] == (
         "fencepost.model.errors.EnvironmentFailed: the loopback address 127.222.1.1 cannot be "
-        "reached: Network is unreachable; is the interface lo up?"
+        "reached: Network is unreachable; is the interface lo up?; real processes need every "
+        "address of 127.0.0.0/8, and the simulated runtime needs none of it"
     )

@@ -436,10 +436,13 @@ def _closed(url: str) -> str:
 def owner() -> str:
     """A unique name of this process: host, boot, process-id namespace, process id, start.
 
-    The namespace is the one in which process ids are valid.
+    The namespace is the one in which process ids are valid. Raises EnvironmentFailed without /proc.
     """
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    except OSError as failed:
+        raise EnvironmentFailed(f"containers are owned by processes of /proc: {failed}") from failed
     me = os.getpid()
     # Process ids are used again, also after a reboot, and are different in each namespace. With the
     # boot, the namespace and the start, no later process is taken for this one.
