@@ -117,29 +117,34 @@ def test_a_cut_of_one_instance_leaves_the_other_s_link_as_it_was(
 ) -> None:
     for broker in runtime.layout.of("broker"):
         runtime.start(broker)
+    # One connection stays open: a fault of a link that carries nothing has no receipt.
     text = 'host, _, port = sys.argv[1].split(",")[0].partition(":")\n' + (
         "while True:\n"
-        "    with socket.create_connection((host, int(port)), 10) as one:\n"
-        "        one.settimeout(1)\n"
-        '        one.sendall(bytes.fromhex("00000010001200000000000700066563686f2d31"))\n'
-        "        try: print('answered', len(one.recv(4)), flush=True)\n"
-        "        except OSError: print('silence', flush=True)\n"
+        "    try:\n"
+        "        with socket.create_connection((host, int(port)), 10) as one:\n"
+        "            one.settimeout(1)\n"
+        "            while True:\n"
+        '                one.sendall(bytes.fromhex("00000010001200000000000700066563686f2d31"))\n'
+        "                if not one.recv(1024): break\n"
+        "                print('answered', flush=True)\n"
+        "                time.sleep(0.1)\n"
+        "    except OSError: print('silence', flush=True)\n"
         "    time.sleep(0.1)\n"
     )
-    apps.start("app", python(text, "{bootstrap}"), ready=Ready(line="answered 4"))
+    apps.start("app", python(text, "{bootstrap}"), ready=Ready(line="answered"))
     receipt = runtime.apply_cut(two_way(["app-1"], ["broker-1"]))
     assert receipt.true, receipt.evidence
 
     def said(slot: str) -> str:
         return runtime.folder.log_of(f"{slot}#1").read_text()
 
-    cut = said("app-1").count("answered 4")
+    cut = said("app-1").count("answered")
     silent = Condition("silence", lambda view: said("app-1").endswith("silence\n" * 2))
     assert advance_by_steps(runtime, silent)
     # One answer may have been on its way.
-    assert said("app-1").count("answered 4") <= cut + 1
-    before = said("app-2").count("answered 4")
-    more = Condition("answers", lambda view: said("app-2").count("answered 4") > before + 2)
+    assert said("app-1").count("answered") <= cut + 1
+    before = said("app-2").count("answered")
+    more = Condition("answers", lambda view: said("app-2").count("answered") > before + 2)
     assert advance_by_steps(runtime, more)
 
 
