@@ -71,6 +71,8 @@ def test_a_message_that_failed_before_it_had_a_partition_has_none() -> None:
         json.dumps({"fencepost": "produce", **BILL, "at": 1767225600250}),
         json.dumps({"fencepost": "what", "at": 1767225600.5}),
         '{"fencepost": "produce", ',
+        '{"fencepost": ' + "[" * 100_000,
+        json.dumps({"fencepost": "produce", "more": "x" * 1_000_000}),
     ],
 )
 def test_what_is_not_understood_is_said_once_and_in_no_later_line(line: str) -> None:

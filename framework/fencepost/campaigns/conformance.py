@@ -18,7 +18,7 @@ from fencepost.campaigns import endings
 from fencepost.campaigns.defects import verdicts_in
 from fencepost.judging.findings import Evidence
 from fencepost.judging.verdicts import Outcome, Verdict
-from fencepost.model.check import PREFIX
+from fencepost.model.check import is_check
 from fencepost.model.errors import (
     EnvironmentFailed,
     FencepostError,
@@ -146,7 +146,7 @@ def rows_of(
         clause: verdict.sentence
         for _, verdicts in found
         for clause, verdict in verdicts.items()
-        if clause.startswith(PREFIX)
+        if is_check(clause)
     }
     declared = [
         _row(clause, named, runtime, found, expecting)

@@ -24,7 +24,6 @@ are read as well; a newer layout than this program knows is refused by name.
 from __future__ import annotations
 
 import platform
-import re
 import shutil
 import stat
 from collections import Counter
@@ -40,12 +39,14 @@ from msgspec import Struct
 
 from fencepost.events import SCHEMA_VERSION
 from fencepost.history.files import content, decoded, write_whole
+from fencepost.model.check import is_check
 from fencepost.model.clock import wall_clock
 from fencepost.model.disk import written_to
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError
 from fencepost.model.secrets import redacted
 from fencepost.model.system.capabilities import SaysVersion, layout_of
 from fencepost.model.system.subject import Subject
+from fencepost.model.system.topology import NAME
 
 LAYOUT_VERSION = 2
 _PRIVATE = 0o700
@@ -232,7 +233,6 @@ class _RunInfo1(Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-_NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _LONGEST_NAME = 100
 _MOST_OF_A_KIND = 1000
 _LATEST_NS = 1 << 62
@@ -245,11 +245,15 @@ def _check(info: RunInfo) -> None:
         also = [role for role, _ in slot.also]
         # These become names of files: one with `..` or `/` in it would lead out of the folder.
         for name in (slot.name, slot.role, *also):
-            if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+            if len(name) > _LONGEST_NAME or not NAME.fullmatch(name):
                 raise ValueError(f"the name {name!r} of a slot is not words joined by '-'")
         ids = [node_id for _, node_id in slot.also]
         if not all(-1 <= node_id < 1 << 31 for node_id in (slot.node_id, *ids)):
             raise ValueError(f"an id of the slot {slot.name} is out of bounds")
+    for check in info.checks:
+        # The ids of clauses: a foreign folder must not put a check in the place of one.
+        if len(check) > _LONGEST_NAME or not is_check(check):
+            raise ValueError(f"{check!r} is not the id of a check")
     # A replay lays out as many nodes as this says: a foreign folder must not ask for a million.
     numbers = {**info.counts, **{slot.name: slot.index for slot in info.slots}}
     for name, number in numbers.items():

@@ -25,6 +25,12 @@ WITHIN_S: Final = 30.0
 PREFIX: Final = "CHECK-"
 
 
+def is_check(clause: str) -> bool:
+    """Whether it is the id of a check, and so of no plugin's clause."""
+    name = clause.removeprefix(PREFIX)
+    return name != clause and name.replace("-", "_").isidentifier()
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -42,8 +48,8 @@ class Check:
 
 
 def check(says: str, *, within_s: float = WITHIN_S) -> Callable[[Callable[[Any], object]], Check]:
-    """Makes a check of a function that takes the run (`fencepost.runs.run.Run`): its `clients`,
-    `cluster`, `apps` and `events`.
+    """Makes a check of a function that takes the run (`fencepost.testing.Run`): its `clients`, its
+    `cluster`, its `apps`, and all its events by `run.runtime.events()`.
 
     `says` is the promise, in one sentence. `within_s` bounds how long it may take to come true
     once everything has healed, and how long one call may take. Every check of a test's module, and

@@ -9,7 +9,6 @@ third party's library, sockets that a test opens itself and pages that are read 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,7 +22,7 @@ from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.system.apps import Parse, Program
-from fencepost.model.system.topology import CLIENT, Cut, Layout, Link, Slot
+from fencepost.model.system.topology import CLIENT, NAME, Cut, Layout, Link, Slot
 from fencepost.model.view import View
 
 
@@ -392,7 +391,7 @@ def clients_slot(layout: Layout, spec: ClientSpec) -> Slot:
     """
     # The name becomes part of file names, and of the process's name, in which `/` and `#` have a
     # meaning.
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", spec.name):
+    if not NAME.fullmatch(spec.name):
         raise UsageError(f"the client name {spec.name!r} is not lower-case words joined by '-'")
     slots = layout.of(CLIENT)
     if not slots:

@@ -58,8 +58,19 @@ def checks_of(values: Iterable[object]) -> Sequence[Check]:
 
 
 def unique(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Each check once, in the order of the first; the last of one name counts."""
-    return tuple({one.id: one for one in checks}.values())
+    """Each check once, though several modules may have imported it. Raises UsageError for two of
+    one name: one of them would not be asked."""
+    found: dict[str, Check] = {}
+    for one in checks:
+        other = found.setdefault(one.id, one)
+        if other is not one and _code(other) != _code(one):
+            raise UsageError(f"two checks are named {one.id}: rename the function of one")
+    return tuple(found.values())
+
+
+def _code(check: Check) -> object:
+    """What tells a function from another one, also where its file was imported twice."""
+    return getattr(check.ask, "__code__", check.ask)
 
 
 def _imported(path: Path) -> object:

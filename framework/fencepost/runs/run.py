@@ -65,7 +65,7 @@ from fencepost.model.system.topology import Slot
 from fencepost.model.text import printable
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
-from fencepost.runs.apps import Apps
+from fencepost.runs.apps import NOT_SIMULATED, Apps
 from fencepost.runs.checks import ask
 from fencepost.runs.coverage import states_of
 from fencepost.runs.disks import supply
@@ -215,7 +215,7 @@ def check_spec(spec: RunSpec) -> None:
         runtimes = " and ".join(able)
         raise UsageError(f"{spec.system.name} runs on {runtimes}, and not on {spec.runtime}")
     if spec.runtime == "simulated" and spec.shape.apps:
-        raise UsageError("apps are programs: they run on process and docker, and not on simulated")
+        raise UsageError(NOT_SIMULATED)
     if spec.runtime != "simulated":
         from fencepost.supervision.addresses import check_layout  # noqa: PLC0415
 
@@ -243,6 +243,8 @@ class RunResult:
     """How many faults were injected."""
     silent: tuple[str, ...] = ()
     """The client processes that did not end when they were asked to, and had to be ended."""
+    killed: tuple[str, ...] = ()
+    """The processes of apps that did not end when they were asked to, and were killed."""
     recovery_judged_by: frozenset[str] = frozenset()
     """The clauses that judge whether the cluster recovered (`Clause.judges`)."""
 
@@ -252,10 +254,11 @@ class RunResult:
         return self.trouble is None or self._is_excused(self.trouble)
 
     def remarks(self) -> Sequence[str]:
-        """What a run says though nothing failed: the clauses that it violated as known, and that
-        this machine stalled."""
+        """What a run says though nothing failed: the clauses that it violated as known, the apps
+        that had to be killed, and that this machine stalled."""
         known = {clause: one.known for clause, one in self.judgement.verdicts.items() if one.known}
         said = [f"{clause} is violated as known: {', '.join(ids)}" for clause, ids in known.items()]
+        said += [f"{one} did not end when it was asked to, and was killed" for one in self.killed]
         stalled = self.end.stalled_in_words
         return [*said, stalled] if stalled else said
 
@@ -554,6 +557,7 @@ class Run:
             trouble=trouble,
             injected=len(injected),
             silent=tuple(self.workers.silent),
+            killed=tuple(self.apps.killed),
             recovery_judged_by=frozenset(
                 one.id for one in self.plugins.clauses.values() if one.judges == RECOVERED
             ),

@@ -11,7 +11,6 @@ namespace, all users). It ends with the last process that inherited it, however 
 from __future__ import annotations
 
 import errno
-import re
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import final
 from fencepost.model.clock import MS, now_ns
 from fencepost.model.errors import EnvironmentFailed, UsageError
 from fencepost.model.machine import NEEDS_NONE
-from fencepost.model.system.topology import CLIENT, Layout, Slot
+from fencepost.model.system.topology import CLIENT, NAME, Layout, Slot
 
 FIRST_EPHEMERAL_PORT = 32768
 # The claim's address is 127.R.254.254. Slots end at 250, so no slot's and no link's address is the
@@ -134,7 +133,7 @@ def check_layout(layout: Layout) -> None:
     indices = Counter(slot.index for slot in layout.slots)
     laid_out = Counter(layout.links)
     for slot in layout.slots:
-        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slot.name):
+        if not NAME.fullmatch(slot.name):
             raise UsageError(f"the slot name {slot.name!r} is not lower-case words joined by '-'")
         if not 1 <= slot.index <= _LAST_SLOT:
             raise UsageError(

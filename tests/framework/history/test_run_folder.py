@@ -79,6 +79,19 @@ def test_a_newer_layout_is_refused_by_name(tmp_path: Path) -> None:
         folder.info()
 
 
+@pytest.mark.parametrize(
+    "check", ["RP-05", "CHECK-", "CHECK-a b", "CHECK-<i>", "CHECK-" + "x" * 99]
+)
+def test_a_check_that_is_none_is_refused(tmp_path: Path, check: str) -> None:
+    """The clause of that id would be judged by what the folder says."""
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_info(msgspec.structs.replace(INFO, checks={check: "it holds"}))
+    with pytest.raises(UsageError, match="is not the id of a check"):
+        folder.info()
+    folder.write_info(msgspec.structs.replace(INFO, checks={"CHECK-all-billed": "it holds"}))
+    assert folder.info().checks == {"CHECK-all-billed": "it holds"}
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"layout": "one"}', '{"layout": 1}'])
 def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
     folder = RunFolder.create(tmp_path / "run-1")

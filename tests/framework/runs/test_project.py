@@ -9,7 +9,7 @@ from tests.echo_node import EchoSystem
 
 from fencepost import Program, Ready, Shape, UsageError
 from fencepost.runs.default_faults import WithApps
-from fencepost.runs.project import of_project
+from fencepost.runs.project import checks_in, of_project
 from fencepost.runs.random_schedule import chooser_of
 from fencepost.runs.run import RunSpec, check_spec
 
@@ -88,6 +88,16 @@ def test_a_wrong_table_is_refused(project: Path, table: str, says: str) -> None:
     (project / "pyproject.toml").write_text(table)
     with pytest.raises(UsageError, match=says):
         of_project(ASKED, project)
+
+
+def test_two_checks_of_one_name_are_refused_and_one_that_was_imported_twice_is_one(
+    project: Path,
+) -> None:
+    asked = RunSpec(EchoSystem(), checks=tuple(checks_in([str(project / "own" / "checks.py")])))
+    assert len(of_project(asked, project).checks) == 1
+    (project / "own" / "checks.py").write_text(CHECKS.replace("pass", "assert False"))
+    with pytest.raises(UsageError, match="two checks are named CHECK-holds"):
+        of_project(asked, project)
 
 
 def test_the_simulator_runs_no_app(project: Path) -> None:

@@ -98,6 +98,13 @@ def test_a_violation_that_is_known_fails_nothing_and_is_said() -> None:
     assert result.remarks() == ["QC-17 is violated as known: serves-on"]
 
 
+def test_an_app_that_had_to_be_killed_is_said_and_fails_nothing() -> None:
+    result = replace(GOOD, killed=("billing-1#1",))
+    result.check()
+    (said,) = result.remarks()
+    assert "billing-1#1" in said
+
+
 def test_a_run_without_trouble_passes() -> None:
     GOOD.check()
     GOOD.check(["QC-01", "HB-01"])

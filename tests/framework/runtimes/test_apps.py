@@ -159,14 +159,21 @@ def advance_by_steps(runtime: ProcessRuntime, until: Condition, limit_s: float =
 
 
 def test_secrets_are_in_no_event_and_no_log(runtime: ProcessRuntime, apps: Apps) -> None:
-    text = 'print("connecting with", os.environ["DB_PASSWORD"], sys.argv[1], flush=True)\n'
+    text = (
+        'print("connecting with", os.environ["DB_PASSWORD"], sys.argv[1], flush=True)\n'
+        'print(\'{"fencepost": "what", "with": "hunter2"}\', flush=True)\n'
+    )
     apps.start(
         "app",
         python(text + WAITS, "--token=abcdef"),
         environment={"DB_PASSWORD": "hunter2"},
+        files={"app.conf": "password=hunter2"},
         ready=UP,
     )
     runtime.close()
+    assert bodies(runtime, EvidenceMissed), "its line was quoted"
+    conf = runtime.folder.work_of("app-1#1") / "app.conf"
+    assert conf.read_text() == f"password={REDACTED}"
     log = runtime.folder.log_of("app-1#1").read_text()
     assert log.startswith(f"connecting with {REDACTED} --token={REDACTED}")
     kept = [path.read_bytes() for path in runtime.folder.path.rglob("*") if path.is_file()]

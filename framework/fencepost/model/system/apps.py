@@ -3,8 +3,8 @@
 The problem. "Does my service survive this?" needs a run in which the service is a part like any
 other: cut from one node and from no other, paused, killed, judged. A program that dials the
 cluster through links which it shares with others cannot be cut off alone. A program that follows
-what the cluster tells it (which may name every node's address) would leave its links at
-the first answer.
+what the cluster tells it (which may name every node's address) would leave its links at the first
+answer.
 
 How it works. `Shape(apps={"billing": 2})` adds the slots `billing-1` and `billing-2` to whatever
 a system lays out (`with_apps`). Both are clients' slots, with links wherever the harness's own
@@ -32,14 +32,13 @@ from msgspec import Struct
 
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.secrets import is_secret, secrets_in
-from fencepost.model.system.topology import CLIENT, Layout, Link, Slot
+from fencepost.model.system.topology import CLIENT, NAME, Layout, Link, Slot
 
 FIRST_PORT: Final = 10_000
 """Listeners for apps have the ports above it, so they are far from those of systems."""
 _SLOTS: Final = 250
 """How many slots a run has, at most: each has a port of its own above `FIRST_PORT`."""
 MOST_INSTANCES: Final = 50
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 WORDS: Final = frozenset(
     {"bootstrap", "address", "instance", "app", "slot", "work", "data", "secrets"}
 )
@@ -80,13 +79,13 @@ class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     It gets the environment of the harness, and `environment` over it. `folder` is where it starts
     (empty: where the harness does; in a container, where the image says). `files` are written into
-    a folder of its own, `{work}`, path -> text. `ready_ms` bounds the
-    time until it is ready, and `works_again_ms` the time after the last heal until it is ready once
-    more (0: nobody asks). An instance that ends by itself is started again, as a supervisor would
-    (`restarts`), and breaks the promise APP-runs, unless it `may_end` and ends with code 0. Values
-    of the `environment` that have a secret's name, or are named in `secrets`, are masked in all
-    that is kept. Random schedules strike it, too, if it may be `struck`. On docker, `image` is the
-    container's.
+    a folder of its own, `{work}`, path -> text. `ready_ms` bounds the time until it is ready, and
+    `works_again_ms` the time after the last heal until it is ready once more (0: nobody asks). An
+    instance that ends by itself is started again, as a supervisor would (`restarts`), until its
+    third end within a minute; it breaks the promise APP-runs, unless it `may_end` and ends with
+    code 0. Values of the `environment` that have a secret's name, or are named in `secrets`, are
+    masked in all that is kept. Random schedules strike it, too, if it may be `struck`. On docker,
+    `image` is the container's.
     """
 
     name: str
@@ -109,7 +108,7 @@ def check_apps(apps: Mapping[str, int], taken: Sequence[str] = ()) -> None:
     """Raises UsageError for a name that is no word of a slot, a number of instances out of bounds,
     and a slot of an instance that the system lays out already (`taken`)."""
     for name, instances in apps.items():
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise UsageError(f"the app's name {name!r} is not lower-case words joined by '-'")
         if not 1 <= instances <= MOST_INSTANCES:
             raise UsageError(f"the app {name} has 1 to {MOST_INSTANCES} instances, not {instances}")

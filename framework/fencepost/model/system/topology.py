@@ -9,6 +9,7 @@ See docs/decisions/15-bootstrap.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ Cut = frozenset[tuple[str, str]]
 """Directions between slot names that are cut."""
 
 
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""The names of slots and of clients, which become those of files and hosts."""
 CLIENT = "client"
 """The role of the slots in which clients run. A system names the roles of its nodes."""
 

@@ -9,7 +9,7 @@ its own time cannot be taken for that of an invocation.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from msgspec import Struct
@@ -22,8 +22,6 @@ from fencepost.model.system.capabilities import ParsedEvent
 
 MARK = "fencepost"
 _QUOTED = 200
-_LONGEST = 100_000
-"""The longest line that is read: a program may print anything."""
 
 
 @final
@@ -32,10 +30,15 @@ class AppOutput:
     print anything. The first line with the mark that is not understood is an event: what the
     program did is not wholly known then."""
 
-    def __init__(self, process: str, line: str, parse: Parse) -> None:
+    def __init__(
+        self, process: str, line: str, parse: Parse, mask: Callable[[str], str] = str
+    ) -> None:
+        """`line` is what its ready line has in it (empty: it has none); `mask` takes its secrets
+        out of what is quoted."""
         self._process = process
         self._ready_by = line
         self._parse = parse
+        self._mask = mask
         self._missed = False
 
     def parse(self, line: str) -> Sequence[ParsedEvent]:
@@ -43,13 +46,13 @@ class AppOutput:
         if self._ready_by and self._ready_by in line:
             self._ready_by = ""
             found.append(ParsedEvent(now_ns(), AppReady(ready=self._process)))
-        if line.startswith("{") and f'"{MARK}"' in line and len(line) <= _LONGEST:
+        if line.startswith("{") and f'"{MARK}"' in line:
             try:
                 found += self._events(json.loads(line))
-            except (ValueError, UsageError) as wrong:
+            except (ValueError, RecursionError, UsageError) as wrong:
                 if not self._missed:
                     self._missed = True
-                    what = f"{self._process} printed {line[:_QUOTED]!r}: {wrong}"
+                    what = self._mask(f"{self._process} printed {line[:_QUOTED]!r}: {wrong}")
                     found.append(ParsedEvent(now_ns(), EvidenceMissed(what=what)))
         return found
 

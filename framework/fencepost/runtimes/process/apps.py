@@ -45,14 +45,17 @@ class App:
         self._contained = contained
         self._parse = parse
         self._folder = folder
-        self.logs: list[Path] = []
+        self.kept: list[Path] = []
+        """The logs of its processes, and the files that they were started with, here."""
 
     def child(self, place: Place, bootstrap: Sequence[str]) -> Child:
         """The process to start in a place: every word in braces is filled in."""
         program, words = self.program, _words(place, bootstrap)
         own = {name: filled(value, words) for name, value in program.environment.items()}
         log = self._folder.log_of(place.process)
-        self.logs.append(log)
+        self.kept.append(log)
+        if not self._contained:
+            self.kept += (place.work_dir / path for path in program.files)
         return Child(
             place.process,
             [filled(word, words) for word in program.argv],
@@ -70,11 +73,10 @@ class App:
     def started(self, process: str) -> AppStarted:
         """The event of a process that has begun."""
         program = self.program
-        secrets = secrets_of(program)
         return AppStarted(
             app=program.name,
             started=process,
-            argv=tuple(masked(word, secrets) for word in program.argv),
+            argv=tuple(map(self.masked, program.argv)),
             may_end=program.may_end,
             works_again_ms=program.works_again_ms,
         )
@@ -82,7 +84,11 @@ class App:
     def output(self, process: str) -> AppOutput:
         """What makes events of that process's output."""
         ready = self.program.ready
-        return AppOutput(process, ready.line if ready is not None else "", self._parse)
+        return AppOutput(process, ready.line if ready else "", self._parse, self.masked)
+
+    def masked(self, said: str) -> str:
+        """The text without the secrets of the program."""
+        return masked(said, secrets_of(self.program))
 
     def asked(self, place: Place) -> str:
         """Why the port or the URL does not answer; empty if it does, or none is to be asked."""
@@ -101,16 +107,15 @@ class App:
             with build_opener(ProxyHandler({})).open(url, timeout=_ASK_S):
                 return ""
         except (OSError, HTTPException, ValueError) as failed:
-            return f"{url}: {failed}"
+            return self.masked(f"{url}: {failed}")
 
-    def mask_logs(self) -> None:
-        """Takes secrets out of what it has printed; see `Program.secrets`."""
-        secrets = secrets_of(self.program)
-        for log in self.logs if secrets else ():
+    def mask_kept(self) -> None:
+        """Takes secrets out of what it has printed, and of its files; see `Program.secrets`."""
+        for path in self.kept if secrets_of(self.program) else ():
             with suppress(FileNotFoundError):
-                text = log.read_bytes().decode(errors="surrogateescape")
-                if (clean := masked(text, secrets)) != text:
-                    write_whole(log, clean.encode(errors="surrogateescape"))
+                text = path.read_bytes().decode(errors="surrogateescape")
+                if (clean := self.masked(text)) != text:
+                    write_whole(path, clean.encode(errors="surrogateescape"))
 
 
 @final
@@ -149,17 +154,17 @@ class Apps:
     def masked(self, slot: Slot, said: str) -> str:
         """What a process in a slot said, without the secrets of its app."""
         app = self._known.get(slot.app)
-        return said if app is None else masked(said, secrets_of(app.program))
+        return said if app is None else app.masked(said)
 
     def restarts(self, slot: Slot) -> bool:
         """Whether the program in a slot is started again when it ends by itself."""
         app = self._known.get(slot.app)
         return app is not None and app.program.restarts
 
-    def mask_logs(self) -> None:
-        """See `App.mask_logs`."""
+    def mask_kept(self) -> None:
+        """See `App.mask_kept`."""
         for app in self._known.values():
-            app.mask_logs()
+            app.mask_kept()
 
 
 def _words(place: Place, bootstrap: Sequence[str]) -> Mapping[str, str]:

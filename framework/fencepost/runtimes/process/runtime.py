@@ -543,7 +543,7 @@ class ProcessRuntime:
                 self._processes.kill_all()
                 self._take_in()
                 self._parsed_logs.close_holes()
-                self._apps.mask_logs()
+                self._apps.mask_kept()
             except EnvironmentFailed:  # the supervisor and every process are gone
                 completed = False
             # The last event is recorded also where the supervisor is gone: without `run.ended`, a
