@@ -215,19 +215,21 @@ def _ask(connection: socket.socket, api: int, version: int, body: bytes) -> None
     """Sends one request, and reads its answer, which begins with an error code."""
     request = struct.pack(">hhih", api, version, 0, -1) + body
     connection.sendall(struct.pack(">i", len(request)) + request)
-    size = int.from_bytes(_receive(connection, 4))
+    size = int.from_bytes(receive(connection, 4))
     if not 6 <= size <= _MOST_BYTES:
         raise ConnectionAbortedError(f"an answer of {size} bytes is none of Kafka's")
-    answer = _receive(connection, size)
+    answer = receive(connection, size)
     (error,) = struct.unpack(">h", answer[4:6])
     if error:
         raise PermissionError(f"the node refused the login with the error {error}")
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Exactly that many bytes; raises OSError if the connection ends earlier."""
     got = b""
     while len(got) < size:
         more = connection.recv(size - len(got))
+        # The end of the stream in the middle of an answer: the answer is worth nothing.
         if not more:
             raise ConnectionResetError("end of stream")
         got += more

@@ -43,7 +43,7 @@ from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced
 from fencepost_clusters.apache_kafka.metadata.records import Metadata, StoredRecord
 from fencepost_clusters.apache_kafka.metadata.snapshot import MOST_BYTES, Snapshot, batches
 from fencepost_kafka import KINDS, SnapshotLoaded
-from fencepost_kafka.security import access_of, connected
+from fencepost_kafka.security import access_of, connected, receive
 
 METADATA_LOG = UUID("00000000-0000-0000-0000-000000000001")
 WAIT_MS = 50
@@ -270,26 +270,14 @@ class Observer:
         """Sends a request; returns the answer's bytes, without their length."""
         self._correlation += 1
         connection.sendall(frame(self._client, self._correlation, asked))
-        size = struct.unpack(">i", _receive(connection, 4))[0]
-        return _receive(connection, size)
+        size = struct.unpack(">i", receive(connection, 4))[0]
+        return receive(connection, size)
 
     @staticmethod
     def _asked_to_stop(limit_s: float) -> bool:
         """Whether standard input has ended; waits for that at most this long."""
         ready, _, _ = select.select([0], [], [], limit_s)
         return bool(ready) and not os.read(0, 4096)
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly that many bytes; raises OSError if the connection ends earlier."""
-    got = b""
-    while len(got) < size:
-        more = connection.recv(size - len(got))
-        # The end of the stream in the middle of an answer: the answer is worth nothing.
-        if not more:
-            raise ConnectionResetError("end of stream")
-        got += more
-    return got
 
 
 def work(config: WorkerConfig, options: Options, recorder: Recorder) -> str:
