@@ -18,7 +18,7 @@ BILL = {"op": "b-7", "topic": "bills", "partition": 0}
 
 
 def test_the_lines_of_the_documentation_are_events_at_their_times() -> None:
-    output = AppOutput("billing-1#1", "", parse)
+    output = AppOutput("billing-1#1", "", parse, now_ns=lambda: 7)
     found = [one for line in EXAMPLE.read_text().splitlines() for one in output.parse(line)]
     assert [one.body for one in found] == [
         ProduceInvoked(operation="b-7", topic="bills", partition=0, acks=-1),
@@ -76,7 +76,7 @@ def test_a_message_that_failed_before_it_had_a_partition_has_none() -> None:
     ],
 )
 def test_what_is_not_understood_is_said_once_and_in_no_later_line(line: str) -> None:
-    output = AppOutput("billing-1#1", "", parse)
+    output = AppOutput("billing-1#1", "", parse, now_ns=lambda: 7)
     (missed,) = [one.body for one in output.parse(line)]
     assert isinstance(missed, EvidenceMissed)
     assert not output.parse(line)
@@ -84,7 +84,7 @@ def test_what_is_not_understood_is_said_once_and_in_no_later_line(line: str) -> 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", '{"other": "json"}', 'a "fencepost" in words'])
 def test_any_other_line_is_the_program_s_own(line: str) -> None:
-    assert not AppOutput("billing-1#1", "", parse).parse(line)
+    assert not AppOutput("billing-1#1", "", parse, now_ns=lambda: 7).parse(line)
 
 
 def test_messages_have_no_key_or_value_where_there_was_none() -> None:

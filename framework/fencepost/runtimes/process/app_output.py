@@ -15,7 +15,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from fencepost.events import AppReady, EvidenceMissed
-from fencepost.model.clock import SECOND, now_ns
+from fencepost.model.clock import SECOND
 from fencepost.model.errors import UsageError
 from fencepost.model.system.apps import Parse
 from fencepost.model.system.capabilities import ParsedEvent
@@ -31,10 +31,17 @@ class AppOutput:
     program did is not wholly known then."""
 
     def __init__(
-        self, process: str, line: str, parse: Parse, mask: Callable[[str], str] = str
+        self,
+        process: str,
+        line: str,
+        parse: Parse,
+        *,
+        now_ns: Callable[[], int],
+        mask: Callable[[str], str] = str,
     ) -> None:
-        """`line` is what its ready line has in it (empty: it has none); `mask` takes its secrets
-        out of what is quoted."""
+        """`line` is what its ready line has in it (empty: it has none); `now_ns` is the run's
+        clock; `mask` takes its secrets out of what is quoted."""
+        self._now_ns = now_ns
         self._process = process
         self._ready_by = line
         self._parse = parse
@@ -45,7 +52,7 @@ class AppOutput:
         found: list[ParsedEvent] = []
         if self._ready_by and self._ready_by in line:
             self._ready_by = ""
-            found.append(ParsedEvent(now_ns(), AppReady(ready=self._process)))
+            found.append(ParsedEvent(self._now_ns(), AppReady(ready=self._process)))
         if line.startswith("{") and f'"{MARK}"' in line:
             try:
                 found += self._events(json.loads(line))
@@ -53,7 +60,7 @@ class AppOutput:
                 if not self._missed:
                     self._missed = True
                     what = self._mask(f"{self._process} printed {line[:_QUOTED]!r}: {wrong}")
-                    found.append(ParsedEvent(now_ns(), EvidenceMissed(what=what)))
+                    found.append(ParsedEvent(self._now_ns(), EvidenceMissed(what=what)))
         return found
 
     def _events(self, said: Any) -> Sequence[ParsedEvent]:

@@ -14,6 +14,7 @@ from urllib.request import ProxyHandler, build_opener
 from fencepost.events import AppStarted
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
+from fencepost.model.clock import now_ns
 from fencepost.model.errors import UsageError
 from fencepost.model.secrets import masked
 from fencepost.model.system.apps import (
@@ -84,7 +85,8 @@ class App:
     def output(self, process: str) -> AppOutput:
         """What makes events of that process's output."""
         ready = self.program.ready
-        return AppOutput(process, ready.line if ready else "", self._parse, self.masked)
+        line = ready.line if ready else ""
+        return AppOutput(process, line, self._parse, now_ns=now_ns, mask=self.masked)
 
     def masked(self, said: str) -> str:
         """The text without the secrets of the program."""
