@@ -22,6 +22,15 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if nodeid.startswith(ALONE) else str(super()._split_scope(nodeid))
 
+    def remove_node(self, node: Any) -> Any:
+        """A worker died. Xdist offers all its files again, also those that it has finished. A
+        living worker that is given a finished one waits for good, since no test of it comes; so
+        these go."""
+        files = self.assigned_work[node]
+        for finished in [name for name, tests in files.items() if all(tests.values())]:
+            del files[finished]
+        return super().remove_node(node)
+
 
 def pytest_collection_modifyitems(items: MutableSequence[pytest.Item]) -> None:
     """Pytest's hook."""

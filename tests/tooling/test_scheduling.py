@@ -29,3 +29,20 @@ def test_the_longest_test_is_first_and_the_others_keep_their_order(
     first = "tests/test_compiled.py::test_it"
     assert plain.index(first) > 0
     assert ordered == [first, *(one for one in plain if one != first)]
+
+
+@pytest.mark.tool
+def test_a_worker_that_dies_late_leaves_every_test_to_others(pytester: pytest.Pytester) -> None:
+    """Once a session waited for good here: it gave the files that the dead worker had finished to
+    the living ones, and each of these waited for a second test to come."""
+    nested.prepare(pytester)
+    finished = "".join(f"def test_{number}(): pass\n" for number in range(20))
+    dies = "import os, pathlib\ndef test_last():\n    here = pathlib.Path('died')\n"
+    dies += "    if not here.exists():\n        here.touch(); os.abort()\n"
+    path = pytester.path / "suites" / "test_alone.py"
+    path.parent.mkdir()
+    path.write_text(finished + dies)
+    done = runpytest(
+        pytester, "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "-p", "scheduling"
+    )
+    done.assert_outcomes(passed=21, failed=1)
