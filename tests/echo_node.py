@@ -289,6 +289,13 @@ def frame(client: str, correlation: int = 1) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+def answer(request: bytes) -> bytes:
+    """No API is served. As KIP-511 says, the answer to a request of a newer version is that of
+    version 0 with UNSUPPORTED_VERSION: librdkafka aborts at an answer of version 0 without it."""
+    newer = request[2:4] != bytes(2)
+    return struct.pack(">hi", 35 if newer else 0, 0)
+
+
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     (length,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(length)
@@ -305,7 +312,7 @@ async def serve(
             peer = body[10 : 10 + length].decode()
             if not peer.startswith(PROBE):
                 recorder.record(FrameReceived(peer))
-            writer.write(struct.pack(">i", 10) + body[4:8] + bytes(6))
+            writer.write(struct.pack(">i", 10) + body[4:8] + answer(body))
             await writer.drain()
     writer.close()
 

@@ -28,23 +28,27 @@ MAX_BYTES = 40_000
 GROUP_IS_UNKNOWN = re.compile(r"group.?id.*(does not exist|not.?found)", re.IGNORECASE | re.DOTALL)
 
 
+def _fill(nodes: Nodes) -> None:
+    for codec, topic in zip(CODECS, TIMED, strict=True):
+        create(nodes, topic)
+        producer = Producer(quietly(nodes, linger_ms=1000, compression_type=codec))
+        for number in range(RECORDS):
+            at_ms = BASE_MS + 1000 * number
+            producer.produce(topic, b"%d" % number * 100, partition=0, timestamp=at_ms)
+        assert producer.flush(LIMIT_S) == 0
+    create(nodes, LARGE, PARTITIONS)
+    producer = Producer(quietly(nodes, linger_ms=0, batch_num_messages=1))
+    for number in range(PARTITIONS * BATCHES):
+        producer.produce(LARGE, b"." * BATCH_BYTES, partition=number % PARTITIONS)
+    assert producer.flush(LIMIT_S) == 0
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """A controller and an active broker, with records of known times, and with large batches."""
     with nodes_in(tmp_path_factory.mktemp("cluster")) as made:
         made.start_both()
-        for codec, topic in zip(CODECS, TIMED, strict=True):
-            create(made, topic)
-            producer = Producer(quietly(made, linger_ms=1000, compression_type=codec))
-            for number in range(RECORDS):
-                at_ms = BASE_MS + 1000 * number
-                producer.produce(topic, b"%d" % number * 100, partition=0, timestamp=at_ms)
-            assert producer.flush(LIMIT_S) == 0
-        create(made, LARGE, PARTITIONS)
-        producer = Producer(quietly(made, linger_ms=0, batch_num_messages=1))
-        for number in range(PARTITIONS * BATCHES):
-            producer.produce(LARGE, b"." * BATCH_BYTES, partition=number % PARTITIONS)
-        assert producer.flush(LIMIT_S) == 0
+        _fill(made)
         yield made
 
 
