@@ -22,12 +22,13 @@ from tests.clusters.apache_kafka.stored_histories import (
 )
 from tests.suites.partition_histories import stated, why
 
-from fencepost import Evidence, ProcessExited
+from fencepost import Evidence, NodeStarted, ProcessExited
 from fencepost.plugins.manager import load
 from fencepost.testing import HistoryBuilder, Outcome, Verdict, judge
 from fencepost_clusters.apache_kafka.rules.promises import RULES
 from fencepost_kafka import (
     AdminCompleted,
+    BrokerCommitted,
     ConsumerPositioned,
     FollowingStarted,
     IsrChangeAnswered,
@@ -260,6 +261,39 @@ def test_a_second_process_that_had_stored_it_until_its_end_is_named(
     assert stated(found, "lacking", "ends") == (("broker 2",), (1,))
     ended = ((DUPLICATE,), (2,)) if named else ((), ())
     assert stated(found, "ended", "ended_ends") == ended
+
+
+@pytest.mark.parametrize(("holder", "left", "broken"), [(2, 0, 0), (1, 0, 1), (2, 1, 1)])
+@THREE
+def test_what_the_holder_of_an_id_had_stored_counts_until_the_isr_is_without_it(
+    clause: str, holder: int, left: int, broken: int
+) -> None:
+    """The second process is the broker, by the metadata, until it is killed; the first one's disk
+    has less. Nothing that the leader had counted is taken back by that."""
+    h = begun(1, 2)
+    for number, process in ((1, B2), (2, DUPLICATE)):
+        h.add(
+            process,
+            NodeStarted(role="broker", node_id=2, incarnation=f"incarnation-{number}", log_end=-1),
+        )
+    for number, offset in ((3 - holder, 11), (holder, 12)):
+        registered = BrokerCommitted(
+            offset=offset,
+            broker_id=2,
+            broker_epoch=offset,
+            fenced=False,
+            incarnation=f"incarnation-{number}",
+        )
+        h.add(OBSERVER, registered)
+    recorded(h, 13, 1, 2)
+    stores(h, B1, B2, end=1)
+    stores(h, B1, DUPLICATE, end=2)
+    h.add("harness", ProcessExited(ended=DUPLICATE, exit_code=0, signal=9, expected=True))
+    if left:
+        recorded(h, 14, 1)
+        recorded(h, 15, 1, 2)
+    DID[clause](h, 1)
+    assert verdict(h.after(LATE_MS), clause).violated == broken
 
 
 @THREE

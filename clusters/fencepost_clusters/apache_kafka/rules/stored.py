@@ -46,6 +46,7 @@ from fencepost import (
 from fencepost_clusters.apache_kafka.rules.keys import KRAFT
 from fencepost_kafka import (
     AdminCompleted,
+    BrokerCommitted,
     ConsumerPositioned,
     FollowingStarted,
     HighWatermarkAdvanced,
@@ -76,7 +77,7 @@ STORED_KINDS: frozenset[type[Struct]] = frozenset(
     {
         *(NodeStarted, ProcessExited, LogAppended, LogTruncated),
         *(FollowingStarted, LeadershipStarted, PartitionCommitted),
-        *(IsrChangeAsked, TopicCommitted, AdminCompleted),
+        *(IsrChangeAsked, TopicCommitted, AdminCompleted, BrokerCommitted),
     }
 )
 """The kinds that `Stored` reads."""
@@ -115,6 +116,15 @@ class Stored:
     ended: dict[TopicPartition, dict[int, tuple[str, int, int]]] = field(default_factory=dict)
     """partition -> broker id -> the second process with that id that ended last, how far it had
     stored the partition, and when it ended."""
+    held: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    """partition -> broker id -> how far a second process that ended as the holder of the id had
+    stored the partition. It was the broker: what its leader counted on it stays committed, whatever
+    the disk of the next process has. So it counts until the ISR is without the broker."""
+    started: dict[str, str] = field(default_factory=dict)
+    """incarnation -> the process that began with it."""
+    holders: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """broker id -> the offset of the newest record of its registration, and the incarnation there.
+    The metadata says who holds an id, and no process of itself."""
     records: dict[TopicPartition, PartitionCommitted] = field(default_factory=dict)
     topics: dict[str, Generations] = field(default_factory=dict)
     """The names of topics that were ever deleted: events of several topics may have such a name,
@@ -153,6 +163,7 @@ class Stored:
         if anew:
             self.ends = {place: one for place, one in self.ends.items() if place[0] != name}
             self.ended = {place: one for place, one in self.ended.items() if place[0] != name}
+            self.held = {place: one for place, one in self.held.items() if place[0] != name}
         return name if anew else ""
 
     def learn(self, event: Event) -> None:
@@ -177,18 +188,30 @@ class Stored:
                 self._committed(event, body)
             case IsrChangeAsked() as body:
                 self._asked(event, body)
-            case NodeStarted(role="broker", node_id=node_id):
+            case NodeStarted(role="broker", node_id=node_id, incarnation=incarnation):
                 self.ids[slot_of(event.process)] = node_id
+                if incarnation:
+                    self.started[incarnation] = event.process
+            case BrokerCommitted(broker_id=one, offset=offset, incarnation=incarnation):
+                if offset > self.holders.get(one, (-1, ""))[0]:
+                    self.holders[one] = offset, incarnation
             case ProcessExited(ended=ended) if is_second(ended):
-                # Its next process may have another disk.
-                slot = slot_of(ended)
-                for place, ends in self.ends.items():
-                    end = ends.pop(slot, None)
-                    if end is not None:
-                        known = self.ended.setdefault(place, {})
-                        known[self.ids.get(slot, -1)] = ended, end, event.at_ns
+                self._ended(ended, event.at_ns)
             case TopicCommitted() | AdminCompleted() as body:
                 self.forget(body, event.at_ns)
+
+    def _ended(self, process: str, at_ns: int) -> None:
+        """A second process ended. The next one in its slot may have another disk."""
+        slot = slot_of(process)
+        replica = self.ids.get(slot, -1)
+        _, holder = self.holders.get(replica, (-1, ""))
+        for place, ends in self.ends.items():
+            end = ends.pop(slot, None)
+            if end is None:
+                continue
+            self.ended.setdefault(place, {})[replica] = process, end, at_ns
+            if self.started.get(holder) == process:
+                self.held.setdefault(place, {})[replica] = end
 
     def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
         """A replica has stored something, maybe before what looked wrong."""
@@ -209,6 +232,9 @@ class Stored:
         # An older record, which is read again, must not bring back a former ISR.
         if known is None or body.offset > known.offset:
             self.records[place] = body
+            held = self.held.get(place, {})
+            for out in held.keys() - set(body.isr):
+                del held[out]
         explained = [one for one in self.explained if event.at_ns - one[1] <= READ_WITHIN_NS]
         kept = []
         for one in self.suspects:
@@ -262,6 +288,11 @@ class Stored:
         known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
         return max(known, default=None)
 
+    def _counted(self, place: TopicPartition, replica: int) -> int | None:
+        """How far a leader may have counted a member of the ISR; None: it has not said."""
+        end, held = self.end_of(place, replica), self.held.get(place, {}).get(replica)
+        return end if held is None else max(held, -1 if end is None else end)
+
     def short(
         self,
         at: Cause,
@@ -313,7 +344,7 @@ class Stored:
             return NOTHING
         if len(record.isr) < 2 or not self.telling:
             return NOTHING
-        known = {one: self.end_of(place, one) for one in record.isr}
+        known = {one: self._counted(place, one) for one in record.isr}
         short = {one: has for one, has in known.items() if has is not None and has < end}
         if short:
             did += ", while of the ISR {isr}"
