@@ -41,10 +41,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, final
 
+from fencepost.events.names import is_second
 from fencepost.injection.links import Bytes
 from fencepost.injection.probes import ProbeAnswer, Prober
 from fencepost.injection.receipts import (
     Trial,
+    answering_nobody,
     bulk,
     evading,
     is_cut,
@@ -305,6 +307,8 @@ class Network:
         uncut = {link: old[link] for link in live if not is_cut(old[link])}
         before = self._ask_before(uncut, new)
         self._check_answered(before)
+        mute = self._mute(before)
+        live = [link for link in live if link not in mute]
         # Only a worse state needs somebody who can notice it. A heal that waited for a connection
         # would keep the cluster broken for up to `CONNECT_LIMIT_S` longer.
         worsens = any(state != HEALTHY for state in new.values())
@@ -314,7 +318,7 @@ class Network:
         direct = {link: count for link, count in past.items() if link in live}
         others = {link: count for link, count in past.items() if link not in links}
         # 2. The change. Everything below it measures.
-        notes = [*self._links.apply(new), *evading(others)]
+        notes = [*self._links.apply(new), *evading(others), *answering_nobody(mute)]
         # A change for the better needs no process: an unused link that is healthy again harms none.
         if not live and worsens:
             return Receipt(False, self._unmeasured(links), unused=True)
@@ -328,6 +332,10 @@ class Network:
         now = {link: new[link] for link in live}
         silence_s = LEAST_SILENCE_S + 3 * slowest_s
         after = dict(self._ask(now, new, HEAL_LIMIT_S, silence_s))
+        healed = {link: after[link] for link in live if not is_cut(new[link])}
+        if mute := self._mute(healed):
+            live = [link for link in live if link not in mute]
+            notes += answering_nobody(mute)
 
         # Reads the byte counts each time that it is called: the second call is for links asked
         # again.
@@ -375,6 +383,17 @@ class Network:
         # probe that does not fit.
         elif before and self._unanswered:
             raise UsageError(self._unanswered)
+
+    @staticmethod
+    def _mute(answers: Mapping[Link, ProbeAnswer]) -> Collection[Link]:
+        """The links to second processes with a node's id that answer nobody. A cluster may refuse
+        such a process for good, and Kafka's answers no client until it is registered: its link
+        cannot be asked, like one to a slot without a process. If nothing answered at all, a probe
+        that does not fit is likelier."""
+        silent = [link for link, answer in answers.items() if not answer.came]
+        return (
+            [one for one in silent if is_second(one.target)] if len(silent) < len(answers) else ()
+        )
 
     def _ask_before(
         self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]

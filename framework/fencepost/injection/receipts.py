@@ -9,7 +9,7 @@ change: the fault missed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.injection.probes import ProbeAnswer
@@ -163,6 +163,11 @@ def evading(direct: Mapping[Link, int]) -> Sequence[str]:
         f"{link.target} itself"
         for link, count in direct.items()
     ]
+
+
+def answering_nobody(links: Collection[Link]) -> Sequence[str]:
+    """The nodes at the ends of these links, a sentence for each."""
+    return [f"{name} answers nobody" for name in sorted({link.target for link in links})]
 
 
 def judge_use(connections: Mapping[Link, int]) -> Receipt:

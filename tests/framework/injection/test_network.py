@@ -24,6 +24,16 @@ LAYOUT = Layout(
 )
 BACK = Link("broker-2", "broker-1", 9)
 UNASKED = Link("broker-1", "broker-2", 2888)
+SECOND, ANOTHER = (Link("broker-1", name, 9) for name in ("broker-2-duplicate", "broker-3"))
+WITH_OTHERS = Layout(
+    tuple(
+        Slot(name, Role.BROKER, node_id, index)
+        for index, (name, node_id) in enumerate(
+            {"broker-1": 1, "broker-2": 2, "broker-2-duplicate": 2, "broker-3": 3}.items(), 1
+        )
+    ),
+    (LINK, SECOND, ANOTHER),
+)
 WITH_UNASKED = replace(LAYOUT, links=(LINK, UNASKED), unasked=frozenset({2888}))
 
 
@@ -36,13 +46,15 @@ class MadeUp:
     takes_ms: list[float]
     vanishes_after_s: float = 0
     states: dict[Link, LinkState] = field(
-        default_factory=lambda: dict.fromkeys((LINK, BACK, UNASKED), HEALTHY)
+        default_factory=lambda: dict.fromkeys((LINK, BACK, UNASKED, SECOND, ANOTHER), HEALTHY)
     )
     unused: Collection[Link] = ()
     silent_s: list[float] = field(default_factory=list)
     counted: int = 0
     silent: bool = False
     """Nothing ever answers."""
+    mute: Collection[Link] = ()
+    """Links that never answer."""
 
     def state(self, link: Link) -> LinkState:
         return self.states[link]
@@ -65,7 +77,7 @@ class MadeUp:
     def ask(self, asked: Mapping[Link, tuple[float, int]]) -> Mapping[Link, ProbeAnswer]:
         answers = {}
         for link, (patience_s, _) in asked.items():
-            cut = self.silent or is_cut(self.states[link])
+            cut = self.silent or link in self.mute or is_cut(self.states[link])
             if cut:
                 self.silent_s.append(patience_s)
             answers[link] = ProbeAnswer(not cut, patience_s * 1000 if cut else self.takes_ms.pop(0))
@@ -121,6 +133,18 @@ def test_a_cut_in_which_nothing_ever_vanishes_has_no_receipt() -> None:
     receipt = cut(MadeUp([5], vanishes_after_s=60))
     assert not receipt.true
     assert "no byte was seen to vanish upstream" in receipt.evidence
+
+
+@pytest.mark.parametrize("link", [SECOND, ANOTHER])
+def test_a_second_process_that_answers_nobody_is_not_asked_for_a_receipt(link: Link) -> None:
+    """The cluster has refused it. Of any other node, silence before the cut spoils the receipt."""
+    made_up = MadeUp([5, 5], mute=(link,))
+    network = Network(WITH_OTHERS, made_up, made_up, lambda slot: True, wait=at_once)
+    both = one_way(["broker-1"], ["broker-2", link.target])
+    receipts = network.apply_cut(both), network.lift_cut(both)
+    refused = link is SECOND
+    assert [one.true for one in receipts] == [refused, refused], receipts
+    assert all(("broker-2-duplicate answers nobody" in one.evidence) is refused for one in receipts)
 
 
 def at_once(holds: Callable[[], bool], limit_s: float, every_s: float) -> bool:
