@@ -33,8 +33,12 @@ def begins(record: PartitionCommitted) -> bool:
 
 def eligible_leaders(before: PartitionCommitted) -> set[int]:
     """The brokers that have everything that was committed before the next record: the ISR, and the
-    replicas that are eligible beside it."""
-    return {*before.isr, *before.eligible}
+    replicas that are eligible beside it.
+
+    A record may still call a broker eligible that a reassignment has taken from the replicas, as
+    Kafka's do. It has deleted its log, and no controller elects it.
+    """
+    return {*before.isr, *{*before.eligible}.intersection(before.replicas)}
 
 
 def leader_joins(before: PartitionCommitted, record: PartitionCommitted) -> bool:

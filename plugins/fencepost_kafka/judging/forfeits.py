@@ -94,6 +94,10 @@ _READ: Final[frozenset[type[Struct]]] = frozenset(
 )
 FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
 """The events that `Forfeits.take` applies."""
+CATCHING_UP: Final[frozenset[type[Struct]]] = frozenset(
+    {ProduceInvoked, ProduceCompleted, FollowerFetched}
+)
+"""Those of them that forfeit nothing, and are many: they show that a member has caught up."""
 _KEEPS_SESSIONS = "zookeeper"
 
 

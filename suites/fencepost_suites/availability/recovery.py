@@ -54,6 +54,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
+from fencepost_kafka.judging.forfeits import CATCHING_UP, FORFEITING, Forfeits
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 
@@ -78,6 +79,7 @@ class _Healing:
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)
     partitions: Partitions = field(default_factory=Partitions)
+    forfeits: Forfeits = field(default_factory=Forfeits)
     cleared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """The partitions whose last eligible leaders a record took while the ISR was empty -> its
     offset, and its event."""
@@ -152,8 +154,13 @@ class _Healing:
         elif before is not None and not before.isr and before.eligible:
             self.cleared[place] = body.offset, ref
 
-    def kept(self) -> Reason | None:
-        """The first place that a broker kept which was removed for good; None if there is none."""
+    def excused(self) -> Reason | None:
+        """Why the cluster may lack something for good, of the first such place; None if there is
+        none: a partition that nobody has any more, or a broker that was removed and is a replica
+        still."""
+        for place, one in self.partitions.newest.items():
+            if self._lost(place, one):
+                return self.forfeits.gone[place]
         gone = self.gone()
         for place, one in self.partitions.newest.items():
             lost = sorted(gone.intersection(one.replicas)) if one.topic not in self.marked else ()
@@ -180,6 +187,8 @@ class _Healing:
             # Only such brokers have its messages: nobody can lead it.
             if one.topic in self.marked or (one.isr and gone >= set(one.isr)):
                 continue
+            if self._lost(place, one):
+                continue
             # A partition that moves needs a leader all the same, so this comes before the question
             # of reassignments.
             if not self.around.slots(one.leader):
@@ -193,6 +202,11 @@ class _Healing:
                 words = f"the ISR of {name} is {isr} of {all_of}"
                 brokers = tuple(map(broker_of, outside))
                 yield _Lack(words, (), _places(one), "short", partition_of(one), outside=brokers)
+
+    def _lost(self, place: TopicPartition, one: PartitionCommitted) -> bool:
+        """Whether a partition has no leader, and each disk that may have had all of it was lost:
+        only an unclean election could give it one, and no promise asks for that."""
+        return place in self.forfeits.gone and not self.around.slots(one.leader)
 
     def all_lacking(self, gone: Set[int]) -> Facts:
         """The live brokers that are fenced, the partitions without a live leader, those whose ISR
@@ -241,14 +255,16 @@ class RecoversInTime(Rule[_Healing]):
     healing and the end of the bound. The bound counts anew from each fault and each end or start of
     a node, but not from a broker that ends by itself: that excuses its own places, until the bound
     after its next start. A broker that an administrator removed for good is awaited no more, and
-    its places are excused. Exercised if something was lacking after a fault. If the harness reports
-    that the cluster has not recovered, that breaks the promise as well."""
+    its places are excused. So is a partition without a leader, if each disk was lost that may have
+    had all of it. Exercised if something was lacking after a fault. If the harness reports that the
+    cluster has not recovered, that breaks the promise as well."""
 
     clause = "AVAIL-recovered"
     state = _Healing
 
     @on(
         *SURROUNDINGS,
+        *(FORFEITING - CATCHING_UP),
         BoundsStated,
         BrokerCommitted,
         BrokerDeclared,
@@ -266,6 +282,8 @@ class RecoversInTime(Rule[_Healing]):
         since_ns = began_ns(event)
         # What is late by now stays so, whatever this event changes.
         self._late(state, min(since_ns, event.at_ns))
+        if type(body) in FORFEITING:
+            state.forfeits.take(body, event.process)
         match body:
             case BoundsStated():
                 state.bounds = body
@@ -273,7 +291,7 @@ class RecoversInTime(Rule[_Healing]):
                 state.over = body.phase == "end"
             case ClusterRecovered():
                 if not body.recovered:
-                    self._reported(state, event, body)
+                    return self._reported(state, event, body)
             case PartitionCommitted():
                 state.stored(body, event.ref)
             case BrokerCommitted() | BrokerDeclared():
@@ -291,6 +309,12 @@ class RecoversInTime(Rule[_Healing]):
             case _:
                 self._changed(state, event)
         return self._whole(state, event)
+
+    @on(*CATCHING_UP)
+    def _caught_up(self, state: _Healing, event: Event, body: Struct) -> Findings:
+        if not state.over:
+            state.forfeits.take(body, event.process)
+        return NOTHING
 
     @staticmethod
     def _changed(state: _Healing, event: Event) -> None:
@@ -345,10 +369,9 @@ class RecoversInTime(Rule[_Healing]):
             state.healed, state.late = None, False
         if not (was and state.bounds):
             return NOTHING
-        # The removed broker's places would have to be moved by its administrator.
-        kept = state.kept()
-        if kept is not None:
-            return (Excused(event.ref, kept.words, why=kept.facts),)
+        why = state.excused()
+        if why is not None:
+            return (Excused(event.ref, why.words, why=why.facts),)
         return (Exercised(event.ref, Evidence.PEER),)
 
     def _late(self, state: _Healing, at_ns: int) -> None:
@@ -377,11 +400,11 @@ class RecoversInTime(Rule[_Healing]):
         )
         self._suspect(state, broken, state.quiet_ns, at_ns, bound_ns)
 
-    def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> None:
+    def _reported(self, state: _Healing, event: Event, body: ClusterRecovered) -> Findings:
         if state.late:
-            return  # committed metadata has shown it
+            return NOTHING  # committed metadata has shown it
         if state.bounds is None:
-            return  # a system of which no bounds are stated has no brokers that this is about
+            return NOTHING  # without stated bounds, there are no brokers that this is about
         away = state.away(event.at_ns)
         lack = state.lacks(away)
         missing = [*body.missing, lack.words] if lack.because else body.missing
@@ -394,8 +417,12 @@ class RecoversInTime(Rule[_Healing]):
             missing="; ".join(missing),
             **{**lack.facts, **state.all_lacking(away)},
         )
+        why = None if lack.words else state.excused()
+        if why is not None:
+            return (Excused.of(broken, why),)
         bound_ns = body.bound_ms * MS
         self._suspect(state, broken, event.at_ns - bound_ns, event.at_ns, bound_ns)
+        return NOTHING
 
     @staticmethod
     def _suspect(

@@ -55,6 +55,7 @@ from fencepost_kafka.committed import (
     Partitions,
     TopicPartition,
     begins,
+    eligible_leaders,
     is_fenced,
 )
 from fencepost_suites.common.fenced import LOG_KINDS, FencedAt
@@ -138,7 +139,7 @@ class DeadIsrHasNoLeader(Rule[_Cluster]):
             return NOTHING
         # Kafka may elect an eligible replica outside the ISR (KIP-966): it has all that is
         # committed, by the controllers' own account.
-        members = {*before.isr, *before.eligible}
+        members = eligible_leaders(before)
         # An empty ISR was never stored, so there is no message that a leader could lack.
         dead = bool(members) and all(state.brokers.fenced(member) for member in members)
         if dead and body.leader >= 0 and body.leader not in members:

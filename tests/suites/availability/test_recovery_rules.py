@@ -13,7 +13,7 @@ from tests.suites.availability.availability_histories import (
     ended,
     recovered,
 )
-from tests.suites.partition_histories import stated
+from tests.suites.partition_histories import stated, why
 
 from fencepost import ClusterRecovered, NodeStarted, ProcessExited, Stalled
 from fencepost.testing import Outcome
@@ -168,6 +168,32 @@ def test_a_partition_that_has_candidates_or_never_had_any_names_no_record(
 def test_a_partition_that_moves_needs_a_leader_all_the_same() -> None:
     assert leaderless((2, 3), (), moves=True) == 6
     assert leaderless((2, 3), moves=True) is None
+
+
+@pytest.mark.parametrize(("wiped", "excused"), [(1, True), (2, False)])
+def test_a_partition_whose_last_disk_was_lost_need_not_have_a_leader(
+    wiped: int, excused: bool
+) -> None:
+    """Broker 3 is eligible by the record, but a reassignment has taken it from the replicas."""
+    story = Story()
+    story.partition(-1, (), replicas=(1,), eligible=(3, 1))
+    story.fault("wipe_disk-1", f"broker-{wiped}#1")
+    story.after(1_000).heal("wipe_disk-1")
+    story.after(1_000).fault("pause-2", "broker-2#1")
+    story.after(1_000).heal("pause-2")
+    found = recovered(story.after(LATE_MS))
+    assert (found.violated, found.verdict is Outcome.VIOLATED) == (not excused, not excused)
+
+
+def test_a_recovery_beside_a_partition_whose_last_disk_was_lost_is_excused_by_name() -> None:
+    story = Story()
+    story.partition(-1, (), replicas=(1,), eligible=(3, 1))
+    story.fault("wipe_disk-1", "broker-1#1")
+    story.partition(2, (2, 3), topic="payments")
+    story.after(1_000).heal("wipe_disk-1")
+    story.after(1_000).partition(2, (2, 3, 1), topic="payments")
+    found = recovered(story.after(LATE_MS))
+    assert why(found, "partition", "isr", "beside") == ("orders-0", (), ("broker 1",))
 
 
 def test_the_order_of_replicas_does_not_matter() -> None:
