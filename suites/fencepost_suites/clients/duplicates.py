@@ -120,9 +120,13 @@ class Duplicate(Renews[_Places]):
     state = _Places
 
     def renewed(self, state: _Places) -> _Places:
-        """What was found in a topic counts, though the topic is deleted."""
+        """What was found in a topic counts, though the topic is deleted. Of what is in flight
+        meanwhile, nothing is promised: of a partition that was lost with its disks nothing counts
+        until a member has all of it again, so the epochs that its producer began go unseen."""
         return _Places(
-            suspects=state.suspects, promised=state.promised, in_two_epochs=state.in_two_epochs
+            suspects=state.suspects,
+            promised=state.promised - state.under_way.keys(),
+            in_two_epochs=state.in_two_epochs,
         )
 
     @on(ProduceInvoked)

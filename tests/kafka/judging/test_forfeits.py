@@ -556,6 +556,25 @@ def test_a_message_that_was_begun_before_is_no_duplicate_after_a_forfeit() -> No
     assert verdict(h, "JEPSEN-duplicate").violated == 0
 
 
+@pytest.mark.parametrize(("before", "violated"), [(True, 0), (False, 1)])
+def test_a_message_in_flight_at_a_forfeit_is_no_duplicate_after_it(
+    before: bool, violated: int
+) -> None:
+    """Its producer may have begun an epoch meanwhile, when nothing of the partition counted."""
+    h = lost(1)
+    if before:
+        c.invoke_named(h, "sent", idempotent=True)
+    strikes(h, "wipe_disk", "broker-1")
+    partition(h, 20, leader=2, epoch=2, isr=(2,))
+    partition(h, 21, leader=2, epoch=3, isr=ALL3)
+    lead(h, B2, 3)
+    written(h)
+    if not before:
+        c.invoke_named(h, "sent", idempotent=True)
+    c.poll(h, c.READER, 1, 2, o1="sent", o2="sent")
+    assert verdict(h, "JEPSEN-duplicate").violated == violated
+
+
 @pytest.mark.parametrize(("leaders", "violated"), [((1,), 1), ((1, 3), 0)])
 def test_what_one_leader_lost_before_a_forfeit_is_not_forgotten(
     leaders: tuple[int, ...], violated: int
