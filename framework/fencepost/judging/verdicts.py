@@ -363,9 +363,10 @@ def _weigh(tally: Tally, end: RunEnd, missed: Sequence[str]) -> tuple[Outcome, s
     # Something waited for an event that never came, or could not be told.
     if tally.undecided:
         return Outcome.UNKNOWN, _sentences(tally.open)
-    # A fault that missed may be what excused it: then nothing did.
+    # A fault that missed may be what excused it: then nothing did. What was excused has a field of
+    # its own: told here, the last lines of a soak became a page for each clause.
     if missed and tally.excused:
-        return Outcome.UNKNOWN, f"{_missed(missed)}, and {_excuses(tally)}"
+        return Outcome.UNKNOWN, _missed(missed)
     # Before the missed faults: a clause that was exercised has been tried, whatever some fault did
     # not do.
     if tally.exercised:
