@@ -294,6 +294,34 @@ def tokens_grow(history: History) -> Iterator[Word]:
             later = asked is not None and before.at_ns < asked.at_ns
             if later and after.body.token < before.body.token:
                 yield violated(after.body.lock, before.body.token, after.body.token)
+    yield from found_holders(history, invoked, [at for _, at in takes])
+
+
+def found_holders(
+    history: History, invoked: dict[str, At], takes: Sequence[At]
+) -> Iterator[Word]:
+    """A client that is kept out of the lock finds its holder there, with a token. That is a token
+    which was given, even if the holder's own answer was lost."""
+    found = [
+        at
+        for at in history.of(LockCompleted)
+        if at.body.action == "take" and at.body.outcome != "ok" and at.body.holder_lease
+        if at.body.holder_token >= 0
+    ]
+    told = [(at, at.body.lease, at.body.token) for at in takes]
+    told += [(at, at.body.holder_lease, at.body.holder_token) for at in found]
+    seen = {id(at) for at in found}
+    for before, lease, token in told:
+        for after, other, later_token in told:
+            pair = id(before) in seen or id(after) in seen
+            if not pair or before is after or before.body.lock != after.body.lock:
+                continue
+            if token == later_token and lease != other:
+                yield violated(after.body.lock, token)
+            asked = invoked.get(after.body.operation)
+            later = asked is not None and before.at_ns < asked.at_ns
+            if later and later_token < token:
+                yield violated(after.body.lock, token, later_token)
 
 
 @reading("ETCD-06", StoreInvoked, StoreCompleted)
@@ -306,6 +334,27 @@ def guarded(history: History) -> Iterator[Word]:
             if same and newer.token > older.token and 0 <= newer.revision < older.revision:
                 yield violated(older.store, older.token, newer.token)
     yield from went_back(history)
+    yield from shown(history)
+
+
+def shown(history: History) -> Iterator[Word]:
+    """A refusal for a newer token shows which token the store had at the refusal's revision. No
+    smaller one is there at a later revision, and no greater one at an earlier."""
+    ended = [at.body for at in history.of(StoreCompleted) if at.body.revision > 0]
+    named = [
+        (one, one.newer_token)
+        for one in ended
+        if one.outcome == "failed" and one.newer_token > one.token
+    ]
+    had = [*named, *((one, one.token) for one in ended if one.outcome == "ok")]
+    for one, token in named:
+        for other, other_token in had:
+            if (one.store, one.lock) != (other.store, other.lock):
+                continue
+            early = other.revision < one.revision and other_token > token
+            late = other.revision > one.revision and other_token < token
+            if early or late:
+                yield violated(one.store, min(token, other_token), max(token, other_token))
 
 
 def went_back(history: History) -> Iterator[Word]:

@@ -46,7 +46,9 @@ class _Lock:
 
 @final
 class TokensGrow(Rule[_Lock]):
-    """ETCD-05. A take that begins after another one ended has a greater token."""
+    """ETCD-05. A take that begins after another one ended has a greater token. So has a holder that
+    is found by a take which begins after that: its own answer may be lost, and then the client that
+    it kept out is the only one that tells of its token."""
 
     clause = "ETCD-05"
     keys = staticmethod(by_lock)
@@ -62,54 +64,63 @@ class TokensGrow(Rule[_Lock]):
             case LockCompleted(action="take"):
                 before = state.asked.pop(body.operation, _Taken())
                 if body.outcome == "ok":
-                    return self._taken(state, event, body, before)
+                    found = self._held(state, event, body.lock, body.lease, body.token, before)
+                    # The same token again: the client found its own key, since an answer was lost.
+                    grew = before.at is not None and body.token > before.token
+                    return found or ((Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING)
+                if body.holder_lease and body.holder_token >= 0:
+                    lease, token = body.holder_lease, body.holder_token
+                    return self._held(state, event, body.lock, lease, token, before)
         return NOTHING
 
     @staticmethod
-    def _taken(state: _Lock, event: Event, body: LockCompleted, before: _Taken) -> Findings:
-        mine = body.lease, event.ref
-        lease, other = state.holders.get(body.token) or remember(state.holders, body.token, mine)
-        taken = _Taken(body.token, event.ref)
+    def _held(
+        state: _Lock, event: Event, lock: str, lease: int, token: int, before: _Taken
+    ) -> Findings:
+        """A client tells that this lease has the lock with this token: its own, or the one that
+        kept it out."""
+        first, other = state.holders.get(token) or remember(
+            state.holders, token, (lease, event.ref)
+        )
+        taken = _Taken(token, event.ref)
         state.greatest = max(state.greatest, taken, key=lambda one: one.token)
         # One lease may get its token twice: the client asks again if the answer was lost.
-        if lease != body.lease:
+        if first != lease:
             broken = violated(
                 event.ref,
                 Evidence.CLIENT,
-                "{client} took {lock} with token {token}, as another did",
+                "{lease} has {lock} with token {token}, as another had, by the word of {client}",
                 (other,),
                 client=process_scope(event.process),
-                lock=Scope("lock", body.lock),
-                token=body.token,
+                lock=Scope("lock", lock),
+                token=token,
                 other=process_scope(other.process),
-                lease=Scope("lease", f"{body.lease:x}"),
-                other_lease=Scope("lease", f"{lease:x}"),
+                lease=Scope("lease", f"{lease:x}"),
+                other_lease=Scope("lease", f"{first:x}"),
             )
             return (broken,)
-        if before.at is None:
-            return NOTHING
-        if body.token < before.token:
+        if before.at is not None and token < before.token:
             broken = violated(
                 event.ref,
                 Evidence.CLIENT,
-                "{client} took {lock} with token {token}, after token {other_token} had been given",
+                "{lease} has {lock} with token {token}, after token {other_token} had been given, "
+                "by the word of {client}",
                 (before.at,),
                 client=process_scope(event.process),
-                lock=Scope("lock", body.lock),
-                token=body.token,
+                lock=Scope("lock", lock),
+                token=token,
                 other_token=before.token,
                 other=process_scope(before.at.process),
-                lease=Scope("lease", f"{body.lease:x}"),
+                lease=Scope("lease", f"{lease:x}"),
             )
             return (broken,)
-        # The same token again: the client found its own key, since an answer had been lost.
-        grew = body.token > before.token
-        return (Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING
+        return NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A write that the store took."""
+    """A token that the store had at a revision: by a write that it took, or by a refusal that names
+    the token for which it refused."""
 
     token: int
     revision: int
@@ -142,7 +153,8 @@ class _Store:
 @final
 class OldHoldersAreRefused(Rule[_Store]):
     """ETCD-06. The order of writes is that of their revisions. A refusal shows the token that the
-    store has: no older one than it took before."""
+    store has: no older one than it took before, and the store takes no older one later, even if the
+    write that brought it was never answered."""
 
     clause = "ETCD-06"
     keys = staticmethod(by_store)
@@ -208,6 +220,11 @@ class OldHoldersAreRefused(Rule[_Store]):
                 for at, doubt in state.in_doubt.items()
                 if doubt.ended_ns >= sent_ns or doubt.token >= body.newer_token
             }
+            shown = _Write(body.newer_token, body.revision, event.ref)
+            found = OldHoldersAreRefused._order(state, body, shown)
+            remember(state.taken, event.ref, shown)
+            if found:
+                return found
         return (Exercised(event.ref, Evidence.CLIENT),)
 
     @staticmethod
@@ -220,8 +237,8 @@ class OldHoldersAreRefused(Rule[_Store]):
                 broken = violated(
                     old.at,
                     Evidence.CLIENT,
-                    "{store} took a write with token {token} at revision {revision}, after one "
-                    "with token {other_token} at revision {other_revision}",
+                    "{store} had token {token} at revision {revision}, after the newer token "
+                    "{other_token} at revision {other_revision}",
                     (new.at,),
                     store=Scope("store", body.store),
                     token=old.token,

@@ -6,8 +6,11 @@ from etcd_histories import (
     A,
     B,
     answer_store,
+    answer_take,
+    ask_for_lock,
     ask_store,
     broken,
+    held_by,
     holds,
     idle,
     refused,
@@ -73,6 +76,41 @@ def test_a_take_that_was_recorded_late_keeps_etcd_05() -> None:
     assert holds(h, "ETCD-05")
 
 
+def test_a_holder_that_only_a_refusal_names_breaks_etcd_05_by_a_smaller_token() -> None:
+    """Its own answer was lost: the client that finds its key is the only one that tells."""
+    h = HistoryBuilder()
+    first = take(h, A, 1, token=9)
+    refused(h, B, 3, 2, 4)
+    found = broken(h, "ETCD-05")
+    assert stated(found, "token", "other_token", "lease") == (4, 9, "lease 2")
+    assert found.because == (first.ref,)
+
+
+def test_a_token_that_a_refusal_names_for_another_lease_breaks_etcd_05() -> None:
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    refused(h, B, 3, 2, 5)
+    assert stated(broken(h, "ETCD-05"), "token", "lease", "other_lease") == (5, "lease 2", "lease 1")
+
+
+def test_a_take_after_a_holder_that_only_a_refusal_names_needs_a_greater_token() -> None:
+    for token, keeps in ((6, True), (4, False)):
+        h = HistoryBuilder()
+        refused(h, B, 3, 2, 5)
+        take(h, A, 1, token=token)
+        assert holds(h, "ETCD-05") is keeps
+
+
+def test_a_refusal_that_was_asked_for_before_the_next_take_keeps_etcd_05() -> None:
+    """Its answer names the former holder, and comes late."""
+    h = HistoryBuilder()
+    take(h, A, 1, token=5)
+    name = ask_for_lock(h, B, 3)
+    take(h, A, 2, token=9)
+    answer_take(h, B, name, 3, **held_by(1, 5))
+    assert holds(h, "ETCD-05")
+
+
 def test_etcd_05_is_undecided_in_a_history_cut_short() -> None:
     h = HistoryBuilder()
     take(h, A, 1, token=5)
@@ -94,6 +132,26 @@ def test_an_old_holder_that_wrote_before_or_was_refused_keeps_etcd_06() -> None:
     store(h, A, 5, 19)
     store(h, A, 5, 21, outcome="failed", newer_token=7, error=OLD_TOKEN)
     assert holds(h, "ETCD-06")
+
+
+def test_a_write_after_a_refusal_that_names_a_newer_token_breaks_etcd_06() -> None:
+    """The answer to the newer holder's write was lost: the refusal is the proof that the store took
+    it."""
+    h = HistoryBuilder()
+    store(h, B, 7, outcome="unknown", error="timed out")
+    proof = store(h, A, 5, 20, outcome="failed", newer_token=7, error=OLD_TOKEN)
+    store(h, A, 5, 21)
+    found = broken(h, "ETCD-06")
+    assert stated(found, "token", "revision", "other_token") == (5, 21, 7)
+    assert found.because == (proof.ref,)
+
+
+def test_a_write_before_a_refusal_that_names_a_newer_token_keeps_etcd_06() -> None:
+    for revision in (19, 20):
+        h = HistoryBuilder()
+        store(h, A, 5, 20, outcome="failed", newer_token=7, error=OLD_TOKEN)
+        store(h, A, 5, revision)
+        assert holds(h, "ETCD-06")
 
 
 def test_etcd_06_is_undecided_if_the_end_of_the_old_holders_write_is_not_known() -> None:
@@ -195,8 +253,20 @@ def test_a_refusal_that_names_no_token_or_that_no_event_asked_for_accuses_nobody
     h = HistoryBuilder()
     store(h, B, 9, 20)
     refuse(h, A, 4, -1)
-    answer_store(h, A, "not recorded", 4, 21, outcome="failed", newer_token=5, error=OLD_TOKEN)
+    answer_store(h, A, "not recorded", 4, 19, outcome="failed", newer_token=5, error=OLD_TOKEN)
     assert holds(h, "ETCD-06")
+
+
+def test_a_refusal_that_names_an_older_token_at_a_later_revision_breaks_etcd_06() -> None:
+    """No event need have asked for it: the revisions are the order."""
+    for told_late in (False, True):
+        h = HistoryBuilder()
+        if not told_late:
+            store(h, B, 9, 20)
+        answer_store(h, A, "not recorded", 4, 21, outcome="failed", newer_token=5, error=OLD_TOKEN)
+        if told_late:
+            store(h, B, 9, 20)
+        assert stated(broken(h, "ETCD-06"), "token", "revision", "other_token") == (5, 21, 9)
 
 
 def test_writes_of_one_holder_may_be_recorded_in_any_order() -> None:
