@@ -73,6 +73,36 @@ def test_a_new_partition_that_is_led_exercises_kr_33() -> None:
     assert (found.exercised, found.violated) == (2, 0)
 
 
+@pytest.mark.parametrize(("epoch", "skipped"), [(3, 0), (0, 1)])
+def test_a_first_record_that_was_not_read_leaves_kr_33_undecided(epoch: int, skipped: int) -> None:
+    """The log was truncated, and a snapshot has only what became of the partition."""
+    h = HistoryBuilder()
+    created(h)
+    later = PartitionCommitted(
+        offset=90,
+        topic="orders",
+        partition=1,
+        leader=-1,
+        leader_epoch=epoch,
+        isr=(1,),
+        replicas=(1, 2),
+        skipped=skipped,
+    )
+    h.add(OBSERVER, later)
+    found = verdict(h, "KR-33")
+    assert (found.verdict, found.exercised) == (Outcome.UNKNOWN, 1)
+
+
+def test_a_later_record_of_a_new_partition_exercises_nothing_of_kr_33() -> None:
+    h = HistoryBuilder()
+    created(h, offset=11)
+    body = PartitionCommitted(
+        offset=90, topic="orders", partition=1, leader=1, leader_epoch=3, isr=(1,), replicas=(1, 2)
+    )
+    h.add(OBSERVER, body)
+    assert verdict(h, "KR-33").exercised == 1
+
+
 def test_a_partition_of_an_unknown_topic_decides_nothing_for_kr_33() -> None:
     h = HistoryBuilder()
     partition(h, -1, (), 11)

@@ -70,6 +70,7 @@ def moving() -> HistoryBuilder:
         ((1, 2), (4, 1, 2), 1, "early", (4,)),
         ((4, 1, 2), (4, 1), 4, "removing", (3,)),
         ((4, 1, 2), (4, 1, 2), 3, "leader", "broker 3"),
+        ((4, 1, 2, 3), (4, 1, 2), 4, "kept", (3,)),
     ],
 )
 def test_a_reassignment_that_ends_otherwise_breaks_kr_21(

@@ -26,6 +26,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    Undecided,
     is_second,
     judged,
     on,
@@ -46,6 +47,7 @@ from fencepost_kafka import (
     partition_at,
     partition_of,
 )
+from fencepost_kafka.committed import begins
 from fencepost_kafka.judging.owed import FOLLOWINGS, LEADERSHIPS
 
 _NEVER = 1 << 62
@@ -63,7 +65,9 @@ class _Firsts:
 
 @final
 class LedFromTheFirst(Rule[_Firsts]):
-    """KR-33. Judged by the first record of each partition, and exercised by it."""
+    """KR-33. Judged by the first record of each partition, and exercised by it. A partition is led
+    from epoch 0 on, so a record of a later one is not its first: the log had been truncated before
+    it was read, and a snapshot has only what became of the partition."""
 
     clause = "KR-33"
     state = _Firsts
@@ -83,7 +87,7 @@ class LedFromTheFirst(Rule[_Firsts]):
             return NOTHING  # of a topic that was there before, or had that name before
         state.seen.add(one)
         if body.leader in body.isr and set(body.isr) <= set(body.replicas):
-            return (Exercised(event.ref, Evidence.PEER),)
+            return (Exercised(event.ref, Evidence.PEER),) if begins(body) else NOTHING
         wrong = violated(
             event.ref,
             Evidence.PEER,
@@ -94,7 +98,7 @@ class LedFromTheFirst(Rule[_Firsts]):
             isr=tuple(body.isr),
             replicas=tuple(body.replicas),
         )
-        return (wrong,)
+        return (wrong if begins(body) else Undecided.of(wrong),)
 
 
 @dataclass(slots=True)

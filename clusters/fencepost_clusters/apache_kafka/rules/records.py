@@ -123,8 +123,20 @@ class SwitchCoversNewReplicas(Rule[_Records]):
 
     @staticmethod
     def _covers(event: Event, body: PartitionCommitted, before: PartitionCommitted) -> Findings:
-        """Whether the new replicas that the partition keeps are in sync, and one of the ISR
-        leads."""
+        """Whether the new replicas that the partition keeps are in sync, none that was removed is,
+        and one of the ISR leads."""
+        kept = sorted(set(before.replicas) & set(body.isr) - set(body.replicas))
+        if kept:
+            wrong = violated(
+                event.ref,
+                Evidence.PEER,
+                "the reassignment of {partition} ended with the removed brokers {kept} in the ISR "
+                "{isr}",
+                partition=partition_of(body),
+                kept=tuple(kept),
+                isr=tuple(body.isr),
+            )
+            return (wrong,)
         early = sorted(set(before.adding) & set(body.replicas) - set(body.isr))
         if early:
             wrong = violated(
