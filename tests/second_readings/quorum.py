@@ -467,16 +467,22 @@ def loser_is_not_heard(history: History) -> Iterator[Word]:
             yield (violated if sure else undecided)(broker, "again")
 
 
-@reading("QC-31", ControllerElected, LeaseExpired)
+@reading("QC-31", ControllerElected, LeaseExpired, HeartbeatAnswered)
 def full_period(history: History) -> Iterator[Word]:
     """A new active controller treats each unfenced broker's lease as running one full period from
     its takeover."""
+    # The period is the cluster's: by a controller's own word it is no shorter than by all others'.
+    told: dict[str, int] = {}
+    for at in history.of(HeartbeatAnswered, LeaseExpired):
+        told[at.process] = max(told.get(at.process, 0), at.body.lease_period_ms)
     began = {(at.process, at.body.epoch): at.at_ns for at in history.of(ControllerElected)}
     for at in history.of(LeaseExpired):
         from_ns = began.get((at.process, at.body.controller_epoch))
+        others = [ms for process, ms in told.items() if process != at.process]
+        period_ms = max(told[at.process], min(others, default=0))
         # By its clock, which is another one than that of the events.
         early = at.body.now_ns - at.body.last_heard_ns < at.body.lease_period_ms * MS
-        if from_ns is not None and at.at_ns < from_ns + at.body.lease_period_ms * MS:
+        if from_ns is not None and at.at_ns < from_ns + period_ms * MS:
             yield (violated if early else undecided)(at.process, at.body.broker_id)
 
 

@@ -237,7 +237,20 @@ class _Takeover:
     """broker -> the incarnation in its newest record."""
     stopping: set[int] = field(default_factory=set)
     exchanges: Exchanges = field(default_factory=Exchanges)
-    period_ns: int = 0
+    periods: dict[str, int] = field(default_factory=dict)
+    """process -> the longest lease that it has told."""
+
+    def told(self, process: str, period_ms: int) -> None:
+        """A controller names how long a lease is."""
+        self.periods[process] = max(period_ms * MS, self.periods.get(process, 0))
+
+    @property
+    def period_ns(self) -> int:
+        """How long a lease of the controller is: no shorter than it has ever told, nor than all
+        others have, since a controller that names a short one would be free to fence at once."""
+        own_ns = self.periods.get(self.process, 0)
+        others = [ns for process, ns in self.periods.items() if process != self.process]
+        return max(own_ns, min(others, default=0))
 
     def begin(self, epoch: int, process: str, elected_ns: int, elected: Cause | None) -> None:
         """Another controller took over: it owes a period to each broker that is not fenced."""
@@ -302,13 +315,13 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
                 if body.epoch == voted > state.epoch:
                     state.begin(voted, "", voted_ns, vote)
             case HeartbeatAnswered():
-                state.period_ns = body.lease_period_ms * MS
+                state.told(event.process, body.lease_period_ms)
                 if body.error == "NONE":
                     state.exchanges.answered(event, body)
             case HeartbeatSent(target_state="SHUTDOWN") | BrokerStopping():
                 state.stopping.add(body.broker_id)
             case LeaseExpired():
-                state.period_ns = body.lease_period_ms * MS
+                state.told(event.process, body.lease_period_ms)
                 if body.controller_epoch == state.epoch:
                     return self._expired(state, event, body)
             case BrokerCommitted():
@@ -335,7 +348,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
             return NOTHING
         state.owed.discard(body.broker_id)
         after_ns = event.at_ns - state.elected_ns
-        if after_ns >= body.lease_period_ms * MS * 9 // 10:
+        if after_ns >= state.period_ns * 9 // 10:
             return (Exercised(event.ref, Evidence.SELF),)
         state.early[body.broker_id] = violated(
             event.ref,
@@ -345,7 +358,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
             process=process_scope(event.process),
             broker=broker_of(body.broker_id),
             after_ns=after_ns,
-            bound_ns=body.lease_period_ms * MS,
+            bound_ns=state.period_ns,
             epoch=state.epoch,
         )
         return NOTHING

@@ -123,7 +123,13 @@ def fence_itself(h: HistoryBuilder) -> None:
     )
 
 
-def expired(h: HistoryBuilder, at_ms: int = LEASE_MS, process: str = ONE, epoch: int = 1) -> None:
+def expired(
+    h: HistoryBuilder,
+    at_ms: int = LEASE_MS,
+    process: str = ONE,
+    epoch: int = 1,
+    period_ms: int = LEASE_MS,
+) -> None:
     """A controller finds that the broker's lease has ended."""
     h.add(
         process,
@@ -132,7 +138,7 @@ def expired(h: HistoryBuilder, at_ms: int = LEASE_MS, process: str = ONE, epoch:
             broker_epoch=5,
             last_heard_ns=0,
             now_ns=at_ms * MS,
-            lease_period_ms=LEASE_MS,
+            lease_period_ms=period_ms,
             controller_epoch=epoch,
         ),
     )

@@ -63,6 +63,28 @@ def test_a_lease_that_the_new_controller_did_not_give_pays_nothing(
     assert verdict(h, "QC-31").verdict is outcome
 
 
+@pytest.mark.parametrize("teller", [OLD, NEW])
+def test_a_controller_that_names_a_shorter_lease_than_was_promised_breaks_qc_31(
+    teller: str,
+) -> None:
+    """It names 100 ms. Its former answers, or those of all other controllers, name three seconds."""
+    h = HistoryBuilder()
+    answer(h, process=teller)
+    taken_over(h)
+    expired(h.after(500), process=NEW, epoch=2, period_ms=100)
+    found = verdict(h, "QC-31")
+    assert (found.verdict, stated(found, "bound_ns")) == (Outcome.VIOLATED, 3_000_000_000)
+
+
+def test_one_controller_that_names_a_longer_lease_than_the_others_accuses_nobody_of_qc_31() -> None:
+    h = HistoryBuilder()
+    answer(h, process=OLD)
+    expired(h, process=PEER, period_ms=10 * LEASE_MS)
+    taken_over(h)
+    expire(h.after(LEASE_MS))
+    assert verdict(h, "QC-31").verdict is Outcome.HOLDS
+
+
 def test_without_a_peer_the_controllers_own_event_breaks_qc_31() -> None:
     h = HistoryBuilder()
     taken_over(h)
