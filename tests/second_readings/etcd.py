@@ -297,9 +297,7 @@ def tokens_grow(history: History) -> Iterator[Word]:
     yield from found_holders(history, invoked, [at for _, at in takes])
 
 
-def found_holders(
-    history: History, invoked: dict[str, At], takes: Sequence[At]
-) -> Iterator[Word]:
+def found_holders(history: History, invoked: dict[str, At], takes: Sequence[At]) -> Iterator[Word]:
     """A client that is kept out of the lock finds its holder there, with a token. That is a token
     which was given, even if the holder's own answer was lost."""
     found = [

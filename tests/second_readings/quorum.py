@@ -30,6 +30,7 @@ from fencepost_kafka import (
     LogAppended,
     MetadataCommitted,
     MetadataDigest,
+    MetadataTruncated,
     MetricsReported,
     PartitionCommitted,
     ProbeCompleted,
@@ -228,26 +229,43 @@ def lag(history: History) -> Iterator[Word]:
             yield undecided(at.process, "rate")  # no event says when the rate's time began
 
 
-@reading("QC-28", ChangeAnswered, ControllerElected, BrokerCommitted, TopicCommitted)
+@reading(
+    "QC-28",
+    *(ChangeAnswered, ControllerElected, BrokerCommitted, TopicCommitted, HeartbeatAnswered),
+    MetadataTruncated,
+)
 def kept(history: History) -> Iterator[Word]:
     """A topic or registration made through one controller is there after every failover."""
     word = undecided if history.lost_data else violated
+    granted = [
+        (one, one.body.broker_epoch)
+        for one in history.of(HeartbeatAnswered)
+        if one.body.error == "NONE" and one.body.request_epoch == -1 and one.body.active
+    ]
+    answered = [
+        (one, one.body.offset) for one in history.of(ChangeAnswered) if one.body.error == "NONE"
+    ]
+    for at in history.of(MetadataTruncated):
+        for one, offset in (*granted, *answered):
+            mine = one.process == at.process and one.place < at.place
+            if mine and offset >= at.body.from_offset:
+                yield word(at.process, offset)
+    replayed = [(one, one.body.offset) for one in history.of(BrokerCommitted, TopicCommitted)]
     for at in history.of(ControllerElected):
-        made = [
-            one
-            for one in history.of(ChangeAnswered)
-            if one.body.error == "NONE"
-            and (one.place < at.place or one.body.controller_epoch < at.body.epoch)
+        made = [(one, offset) for one, offset in replayed if one.place < at.place]
+        made += [
+            (one, offset)
+            for one, offset in (*granted, *answered)
+            if one.place < at.place or one.body.controller_epoch < at.body.epoch
         ]
-        made += [one for one in history.of(BrokerCommitted, TopicCommitted) if one.place < at.place]
         # One of a lower epoch than another one was elected before what is made since, and tells it
         # late.
         newest = max(
             one.body.epoch for one in history.of(ControllerElected) if one.place <= at.place
         )
-        for one in made:
-            if one.body.offset >= at.body.log_end:
-                yield (word if newest == at.body.epoch else undecided)(at.process, one.body.offset)
+        for _, offset in made:
+            if offset >= at.body.log_end:
+                yield (word if newest == at.body.epoch else undecided)(at.process, offset)
 
 
 # ------------------------------------------------------------------------------ leases and states

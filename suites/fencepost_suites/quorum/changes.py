@@ -34,6 +34,7 @@ from fencepost_kafka import (
     ChangeAnswered,
     ControllerElected,
     ControllerResigned,
+    HeartbeatAnswered,
     IsrChangeAnswered,
     MetadataCommitted,
     MetadataTruncated,
@@ -231,28 +232,40 @@ class _Changes:
     """epoch -> where the log of its winner ended, and the election."""
     topics: dict[str, int] = field(default_factory=dict)
     """topic -> the newest controller's epoch when its creation was acknowledged."""
+    own: dict[str, tuple[int, Cause]] = field(default_factory=dict)
+    """process of a controller -> the newest change that it has acknowledged itself."""
 
 
 @final
 class ChangesSurviveFailover(Rule[_Changes]):
-    """QC-28. A new controller's log must include every acknowledged change and every committed
-    registration, whenever the acknowledgement is told: it names its epoch. A client must find its
-    topic after the failover."""
+    """QC-28. A new controller's log must include every acknowledged change and every registration
+    that was committed or granted, whenever the acknowledgement is told: it names its epoch. A
+    controller that drops what its process has acknowledged shows the same, even if its successor
+    says nothing of its own log. A client must find its topic after the failover."""
 
     clause = "QC-28"
     state = _Changes
 
-    @on(ChangeAnswered, BrokerCommitted, ControllerElected, AdminCompleted, ReadCompleted)
+    @on(
+        *(ChangeAnswered, HeartbeatAnswered, BrokerCommitted, ControllerElected, MetadataTruncated),
+        *(AdminCompleted, ReadCompleted),
+    )
     def step(self, state: _Changes, event: Event, body: Struct) -> Findings:
         match body:
             case ChangeAnswered() if body.error == "NONE":
-                what = f"an acknowledged {body.api}"
-                self._acknowledge(state, event, body.offset, what=what, api=body.api)
-                return self._told_late(state, event, body)
+                what: dict[str, Fact] = {"what": f"an acknowledged {body.api}", "api": body.api}
+                return self._answered(state, event, body.controller_epoch, body.offset, what)
+            # A broker's epoch is the offset of the record of its registration.
+            case HeartbeatAnswered(request_epoch=-1, error="NONE", active=True):
+                granted = f"the registration of broker {body.broker_id}"
+                what = {"what": granted, "broker": broker_of(body.broker_id)}
+                return self._answered(state, event, body.controller_epoch, body.broker_epoch, what)
+            case MetadataTruncated():
+                return self._dropped(state, event, body)
             case BrokerCommitted():
-                what = f"the registration of broker {body.broker_id}"
+                registered = f"the registration of broker {body.broker_id}"
                 broker = broker_of(body.broker_id)
-                self._acknowledge(state, event, body.offset, what=what, broker=broker)
+                self._acknowledge(state, event, body.offset, what=registered, broker=broker)
             case ControllerElected() if body.epoch > state.epoch:
                 return self._elected(state, event, body)
             case AdminCompleted(api="create_topic", outcome="ok"):
@@ -269,27 +282,51 @@ class ChangesSurviveFailover(Rule[_Changes]):
             state.offset, state.by, state.what = offset, event.ref, what
 
     @staticmethod
-    def _told_late(state: _Changes, event: Event, body: ChangeAnswered) -> Findings:
-        """A controller acknowledges a change once its successor is elected. It had committed the
-        change in its own term, so each successor has it."""
+    def _answered(
+        state: _Changes, event: Event, term: int, offset: int, what: dict[str, Fact]
+    ) -> Findings:
+        """A controller acknowledges a change of its term."""
+        ChangesSurviveFailover._acknowledge(state, event, offset, **what)
+        if offset > state.own.get(event.process, (-1,))[0]:
+            state.own[event.process] = offset, event.ref
+        # It had committed the change in its own term, so a successor that was elected before the
+        # acknowledgement is told has it, too.
         for epoch, (log_end, ref) in state.won.items():
-            if epoch > body.controller_epoch >= 0 and body.offset >= log_end:
+            if epoch > term >= 0 and offset >= log_end:
                 broken = violated(
                     event.ref,
                     Evidence.PEER,
-                    "{process} acknowledged a {api} at offset {offset} in epoch {other_epoch}, and "
+                    "{process} tells of {what} at offset {offset} in epoch {other_epoch}, and "
                     "{other} had taken over in epoch {epoch} with a log that ends at {log_end}",
                     (ref,),
                     process=process_scope(event.process),
-                    api=body.api,
-                    offset=body.offset,
-                    other_epoch=body.controller_epoch,
+                    offset=offset,
+                    other_epoch=term,
                     other=process_scope(ref.process),
                     epoch=epoch,
                     log_end=log_end,
+                    **what,
                 )
                 return (broken,)
         return NOTHING
+
+    @staticmethod
+    def _dropped(state: _Changes, event: Event, body: MetadataTruncated) -> Findings:
+        """A controller's process drops the end of its log."""
+        offset, because = state.own.get(event.process, (-1, None))
+        if because is None or offset < body.from_offset:
+            return NOTHING
+        broken = violated(
+            event.ref,
+            Evidence.SELF,
+            "{process} dropped its metadata from offset {from_offset} on, and had acknowledged a "
+            "change at offset {offset}",
+            (because,),
+            process=process_scope(event.process),
+            from_offset=body.from_offset,
+            offset=offset,
+        )
+        return (broken,)
 
     @staticmethod
     def _elected(state: _Changes, event: Event, body: ControllerElected) -> Findings:

@@ -67,7 +67,7 @@ def test_a_lease_that_the_new_controller_did_not_give_pays_nothing(
 def test_a_controller_that_names_a_shorter_lease_than_was_promised_breaks_qc_31(
     teller: str,
 ) -> None:
-    """It names 100 ms. Its former answers, or those of all other controllers, name three seconds."""
+    """It names 100 ms. Its former answers, or those of all others, name three seconds."""
     h = HistoryBuilder()
     answer(h, process=teller)
     taken_over(h)

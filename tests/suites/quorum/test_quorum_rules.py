@@ -15,6 +15,7 @@ from fencepost_kafka import (
     ControllerFollowed,
     ControllerResigned,
     ElectionStarted,
+    HeartbeatAnswered,
     IsrChangeAnswered,
     MetadataCommitted,
     MetadataTruncated,
@@ -497,6 +498,74 @@ def test_a_lost_registration_breaks_qc_28() -> None:
     )
     elect(h, THREE, 2, 9)
     assert stated(verdict(h, "QC-28"), "broker") == "broker 1"
+
+
+def register(h: HistoryBuilder, epoch: int = 9, error: str = "NONE", request: int = -1) -> None:
+    """The controller of epoch 1 answers broker 1, whose epoch is the offset of its record."""
+    body = HeartbeatAnswered(
+        client="broker-1#1",
+        broker_id=1,
+        incarnation="x",
+        request_epoch=request,
+        broker_epoch=epoch,
+        error=error,
+        next_state="FENCED",
+        lease_start_ms=0,
+        lease_end_ms=3000,
+        lease_period_ms=3000,
+        controller_epoch=1,
+        active_controller=101,
+        active=True,
+    )
+    h.add(ONE, body)
+
+
+@pytest.mark.parametrize("told_late", [False, True])
+def test_a_registration_that_only_its_answer_shows_is_lost_by_qc_28(told_late: bool) -> None:
+    """No node has told its record as committed: the broker's process was answered all the same."""
+    h = HistoryBuilder()
+    elect(h, ONE, 1, 0)
+    if told_late:
+        elect(h, THREE, 2, 9)
+    register(h)
+    if not told_late:
+        elect(h, THREE, 2, 9)
+    found = verdict(h, "QC-28")
+    assert (found.verdict, found.violated) == (Outcome.VIOLATED, 1)
+    assert stated(found, "broker", "offset", "log_end") == ("broker 1", 9, 9)
+
+
+def test_a_registration_that_was_refused_or_a_renewal_is_no_change_for_qc_28() -> None:
+    for error, request in (("DUPLICATE_BROKER_REGISTRATION", -1), ("NONE", 9)):
+        h = HistoryBuilder()
+        register(h, error=error, request=request)
+        elect(h, THREE, 2, 9)
+        assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
+
+
+def truncate(h: HistoryBuilder, from_offset: int, process: str = ONE) -> None:
+    body = MetadataTruncated(
+        from_offset=from_offset, log_end=12, high_watermark=from_offset, epoch=2
+    )
+    h.add(process, body)
+
+
+def test_a_controller_that_drops_what_it_has_acknowledged_breaks_qc_28() -> None:
+    """Its successor says nothing of its own log."""
+    h = HistoryBuilder()
+    acknowledge(h, 9, 1)
+    truncate(h, 9)
+    found = verdict(h, "QC-28").violations[0]
+    assert stated(found, "process", "offset", "from_offset") == (ONE, 9, 9)
+    assert found.because == (h.events()[0].ref,)
+
+
+def test_a_controller_may_drop_what_it_or_its_process_did_not_acknowledge() -> None:
+    for from_offset, process in ((10, ONE), (9, TWO), (9, "controller-1#2")):
+        h = HistoryBuilder()
+        acknowledge(h, 9, 1)
+        truncate(h, from_offset, process)
+        assert verdict(h, "QC-28").verdict is Outcome.NOT_EXERCISED
 
 
 def test_a_topic_that_a_client_cannot_find_after_a_failover_breaks_qc_28() -> None:

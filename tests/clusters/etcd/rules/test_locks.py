@@ -90,7 +90,11 @@ def test_a_token_that_a_refusal_names_for_another_lease_breaks_etcd_05() -> None
     h = HistoryBuilder()
     take(h, A, 1, token=5)
     refused(h, B, 3, 2, 5)
-    assert stated(broken(h, "ETCD-05"), "token", "lease", "other_lease") == (5, "lease 2", "lease 1")
+    assert stated(broken(h, "ETCD-05"), "token", "lease", "other_lease") == (
+        5,
+        "lease 2",
+        "lease 1",
+    )
 
 
 def test_a_take_after_a_holder_that_only_a_refusal_names_needs_a_greater_token() -> None:
