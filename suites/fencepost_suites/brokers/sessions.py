@@ -229,6 +229,11 @@ class _Takeover:
     owed: set[int] = field(default_factory=set)
     early: dict[int, Violated] = field(default_factory=dict)
     """broker -> what is wrong with the end of its lease, at the event of that end."""
+    fenced_ns: dict[int, int] = field(default_factory=dict)
+    """broker -> when the record was replayed that ended its lease, if no controller told that it
+    expired."""
+    by_record: list[tuple[int, int, Violated]] = field(default_factory=list)
+    """Broker, time and violation of such records, unless a heartbeat of before is refused after."""
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     """process -> the record that it has named last: offset, and epoch of the writer."""
     voted: tuple[int, int, Cause | None] = (-1, 0, None)
@@ -263,14 +268,37 @@ class _Takeover:
         showed the record first, where it is not known which process is the controller."""
         return self.process or self.early[broker].at.process
 
-    def broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
-        """The finding about a lease that a controller ended too early."""
+    def tell(self, broker: int, at: Cause | None, evidence: Evidence) -> Findings:
+        """The finding about a lease that a controller ended too early. By a record alone it may
+        still come out that the controller refused to renew the lease."""
+        found = self._broken(broker, at, evidence)
+        fenced_ns = self.fenced_ns.pop(broker, None)
+        if fenced_ns is None:
+            return (found,)
+        self.by_record.append((broker, fenced_ns, found))
+        return NOTHING
+
+    def _broken(self, broker: int, at: Cause | None, evidence: Evidence) -> Violated:
         found = self.early.pop(broker)
         because = (self.elected,) if self.elected else ()
         if at is None or at == found.at:
             return structs.replace(found, evidence=evidence, because=because)
         because = (*because, found.at)
         return structs.replace(found, at=at, evidence=evidence, because=because)
+
+    def refused(self, body: HeartbeatAnswered) -> None:
+        """A controller refuses to renew a lease. One that fences a broker by that, as it is far
+        behind or lacks a feature, answers once the record is stored."""
+        asked = self.exchanges.of.get(body.client, {}).get(body.lease_start_ms)
+        sent_ns = 0 if asked is None or asked.request is None else asked.request.at_ns
+        came_ns, broker = max(sent_ns, body.received_at_ns), body.broker_id
+        self.by_record = [one for one in self.by_record if one[0] != broker or came_ns > one[1]]
+        if came_ns <= self.fenced_ns.get(broker, -1):
+            del self.fenced_ns[broker], self.early[broker]
+
+    def ended(self) -> Findings:
+        """What nobody has explained by the end of a term, or of the run."""
+        return tuple(one for b in sorted(self.early) for one in self.tell(b, None, Evidence.SELF))
 
 
 @final
@@ -280,7 +308,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
     its writer, so a record of the new controller for a process that neither stops nor has
     registered anew needs no further witness. Where a controller does not say that it was elected,
     a record of its epoch does: it was elected after the first vote in that epoch. A tenth of the
-    period is allowed for clock differences."""
+    period is allowed for clock differences. A lease that it refuses to renew has not run out."""
 
     clause = "QC-31"
     state = _Takeover
@@ -300,7 +328,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
     def step(self, state: _Takeover, event: Event, body: Struct) -> Findings:
         match body:
             case ControllerElected() if body.epoch > state.epoch:
-                found = tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
+                found = state.ended()
                 state.begin(body.epoch, event.process, event.at_ns, event.ref)
                 return found
             case ControllerElected() if body.epoch == state.epoch and not state.process:
@@ -318,7 +346,13 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
                 state.told(event.process, body.lease_period_ms)
                 if body.error == "NONE":
                     state.exchanges.answered(event, body)
-            case HeartbeatSent(target_state="SHUTDOWN") | BrokerStopping():
+                elif body.active and body.incarnation == state.incarnations.get(body.broker_id):
+                    state.refused(body)
+            case HeartbeatSent():
+                state.exchanges.sent(event, body)
+                if body.target_state == "SHUTDOWN":
+                    state.stopping.add(body.broker_id)
+            case BrokerStopping():
                 state.stopping.add(body.broker_id)
             case LeaseExpired():
                 state.told(event.process, body.lease_period_ms)
@@ -383,7 +417,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
         # Another node has replayed the fencing record, so the accusation does not rest on the
         # controller's own word.
         if broker in state.early and event.process != state.accused(broker):
-            return (state.broken(broker, event.ref, Evidence.PEER),)
+            return state.tell(broker, event.ref, Evidence.PEER)
         return NOTHING
 
     @staticmethod
@@ -392,6 +426,7 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
         after_ns = event.at_ns - state.elected_ns
         by_new = state.written.get(event.process) == (body.offset, state.epoch)
         if by_new and after_ns < state.period_ns * 9 // 10:
+            state.fenced_ns[body.broker_id] = event.at_ns
             state.early[body.broker_id] = violated(
                 event.ref,
                 Evidence.PEER,
@@ -405,4 +440,5 @@ class FullPeriodAtTakeover(Rule[_Takeover]):
             )
 
     def end(self, state: _Takeover, end: RunEnd) -> Findings:
-        return tuple(state.broken(b, None, Evidence.SELF) for b in sorted(state.early))
+        told = state.ended()
+        return (*told, *(one for _, _, one in state.by_record))

@@ -13,7 +13,7 @@ from tests.suites.brokers.broker_histories import (
     record,
     verdict,
 )
-from tests.suites.brokers.lease_histories import answer, expired
+from tests.suites.brokers.lease_histories import answer, ask, expired
 from tests.suites.brokers.life_histories import tell
 from tests.suites.partition_histories import stated
 
@@ -24,6 +24,7 @@ from fencepost_kafka import (
     BrokerDeleted,
     BrokerStopping,
     ControllerElected,
+    HeartbeatAnswered,
     MetadataCommitted,
     VoteAnswered,
 )
@@ -114,6 +115,44 @@ def test_a_fencing_that_only_the_log_shows_breaks_qc_31() -> None:
     assert found.evidence is Evidence.PEER
     recorded = stated(found, "offset", "epoch", "broker", "after_ns")
     assert recorded == (10, 2, "broker 1", 3_000_000)
+
+
+@pytest.mark.parametrize("error", ["STALE_BROKER_EPOCH", "UNSUPPORTED_VERSION"])
+def test_a_broker_whose_lease_a_new_controller_refuses_to_renew_keeps_qc_31(error: str) -> None:
+    """It is far behind, or lacks a feature. The answer waits until the record is committed."""
+    h = HistoryBuilder()
+    ask(h)
+    fenced_by_record(h)
+    answer(h, process=NEW, epoch=2, error=error)
+    assert verdict(h, "QC-31").verdict is Outcome.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("why", ["asked after it", "of another process", "by a standby"])
+def test_a_refusal_that_did_not_fence_the_broker_excuses_nothing_of_qc_31(why: str) -> None:
+    h = HistoryBuilder()
+    if why != "asked after it":
+        ask(h)
+    fenced_by_record(h, incarnation="x")
+    if why == "asked after it":
+        ask(h)
+    incarnation = "y" if why == "of another process" else "x"
+    body = HeartbeatAnswered(
+        client=BROKER,
+        broker_id=1,
+        incarnation=incarnation,
+        request_epoch=5,
+        broker_epoch=-1,
+        error="STALE_BROKER_EPOCH",
+        next_state="FENCED",
+        lease_start_ms=50,
+        lease_end_ms=-1,
+        lease_period_ms=LEASE_MS,
+        controller_epoch=2,
+        active_controller=102,
+        active=why != "by a standby",
+    )
+    h.add(NEW, body)
+    assert verdict(h, "QC-31").violated == 1
 
 
 def voted(h: HistoryBuilder, epoch: int) -> None:
