@@ -614,9 +614,20 @@ def silent_while_starting(history: History) -> Iterator[Word]:
             yield violated(process, body.api)
 
 
-@reading("REG-02", RecoveryStarted, RecoveryEnded, HeartbeatSent)
+@reading("REG-02", RecoveryStarted, RecoveryEnded, HeartbeatSent, HeartbeatAnswered)
 def recovers_first(history: History) -> Iterator[Word]:
     """A broker sends Register only after log recovery."""
+    tell = {at.process for at in history.of(HeartbeatSent)}
+    for at in history.of(HeartbeatAnswered):
+        # A process that tells of its requests is believed that it sent no other one.
+        steps = [
+            one
+            for one in history.of(RecoveryStarted, RecoveryEnded)
+            if one.process == at.body.client and one.place < at.place
+        ]
+        recovers = bool(steps) and isinstance(steps[-1].body, RecoveryStarted)
+        if recovers and at.body.client not in tell:
+            yield violated(at.body.client)
     for at in history.of(HeartbeatSent):
         last = next(before(history, at, RecoveryStarted, RecoveryEnded), None)
         later = any(one.process == at.process for one in history.of(RecoveryStarted, RecoveryEnded))

@@ -15,6 +15,8 @@ from fencepost import (
     Exercised,
     Findings,
     Rule,
+    RunEnd,
+    Violated,
     on,
     process_scope,
     violated,
@@ -40,12 +42,15 @@ class _Start:
     settled: bool = False
     """Whether it was accepted."""
     accused: bool = False
+    answered: Findings = NOTHING
+    """What is wrong if it never tells of its requests: a controller answered one while it
+    recovered. Of a process that tells of them, that controller would be wrong."""
 
 
 @final
 class RegistersRecovered(Rule[_Start]):
-    """REG-02. The controller's evidence is that it accepted the registration. Exercised if the
-    broker had logs to recover."""
+    """REG-02. The controller's evidence is that it accepted the registration, or answered a process
+    that recovers and never tells of its requests. Exercised if the broker had logs to recover."""
 
     clause = "REG-02"
     keys = staticmethod(by_process)
@@ -61,9 +66,13 @@ class RegistersRecovered(Rule[_Start]):
             case RecoveryEnded():
                 state.logs = body.logs
             case HeartbeatSent():
-                state.registers = state.registers or event.ref
+                state.registers, state.answered = state.registers or event.ref, NOTHING
                 if state.began is not None and state.logs < 0:
                     return self._early(state, event, body.broker_id, state.began)
+            case HeartbeatAnswered(client=client) if state.began is not None and state.logs < 0:
+                if state.registers is None and not state.answered:
+                    early = _early(event, Evidence.PEER, client, body.broker_id, state.began)
+                    state.answered = (early,)
             case HeartbeatAnswered(request_epoch=-1, error="NONE") if not state.settled:
                 state.settled = True
                 if state.logs > 0:
@@ -76,12 +85,18 @@ class RegistersRecovered(Rule[_Start]):
         if state.accused:
             return NOTHING
         state.settled = state.accused = True
-        broken = violated(
-            event.ref,
-            Evidence.SELF,
-            "{process} registers before it has recovered its logs",
-            (because,),
-            process=process_scope(event.process),
-            broker=broker_of(broker),
-        )
-        return (broken,)
+        return (_early(event, Evidence.SELF, event.process, broker, because),)
+
+    def end(self, state: _Start, end: RunEnd) -> Findings:
+        return state.answered
+
+
+def _early(event: Event, by: Evidence, process: str, broker: int, because: Cause) -> Violated:
+    return violated(
+        event.ref,
+        by,
+        "{process} registers before it has recovered its logs",
+        (because,),
+        process=process_scope(process),
+        broker=broker_of(broker),
+    )

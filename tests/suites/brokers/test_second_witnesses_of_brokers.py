@@ -17,7 +17,14 @@ from tests.suites.brokers.broker_histories import (
 )
 from tests.suites.brokers.life_histories import asked, change, register
 
-from fencepost import FaultInjected, NodeStarted, ProcessAsked, ProcessExited, process_scope
+from fencepost import (
+    Evidence,
+    FaultInjected,
+    NodeStarted,
+    ProcessAsked,
+    ProcessExited,
+    process_scope,
+)
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
@@ -312,6 +319,30 @@ def test_a_broker_that_recovers_its_logs_after_it_has_registered_breaks_reg_02()
     found = verdict(h, "REG-02")
     assert (found.violated, found.exercised) == (1, 0)
     assert found.violations[0].because == (h.events()[0].ref,)
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_process_that_is_answered_while_it_recovers_breaks_reg_02(tells: bool) -> None:
+    """It never tells of a request. Of one that does, the controller's word alone proves nothing."""
+    h = HistoryBuilder()
+    h.add(BROKER, RecoveryStarted(node_id=1))
+    h.add(NEW, answer())
+    h.add(BROKER, RecoveryEnded(node_id=1, logs=3, batches=9))
+    if tells:
+        register(h)
+    found = verdict(h, "REG-02")
+    assert found.violated == (0 if tells else 1)
+    if not tells:
+        assert found.violations[0].evidence is Evidence.PEER
+        assert found.violations[0].facts["process"] == process_scope(BROKER)
+
+
+def test_an_answer_to_the_former_process_says_nothing_of_the_one_that_recovers() -> None:
+    h = HistoryBuilder()
+    h.add("broker-1#2", RecoveryStarted(node_id=1))
+    h.add(NEW, answer())
+    h.add("broker-1#2", RecoveryEnded(node_id=1, logs=3, batches=9))
+    assert verdict(h, "REG-02").violated == 0
 
 
 # ----------------------------------------------------------------------------------------- REG-07
