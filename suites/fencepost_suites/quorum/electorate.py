@@ -61,12 +61,13 @@ class _Ids:
 @final
 class OneSpaceOfIds(Rule[_Ids]):
     """QC-03. Each node that replays a registration under a controller's id, or under a negative
-    one, reports it. The broker itself reports the refusal it got."""
+    one, reports it, and so does a controller that accepts a heartbeat under one. The broker itself
+    reports the refusal it got."""
 
     clause = "QC-03"
     state = _Ids
 
-    @on(ProcessSpawned, NodeStarted, BrokerCommitted, HeartbeatRefused)
+    @on(ProcessSpawned, NodeStarted, BrokerCommitted, HeartbeatAnswered, HeartbeatRefused)
     def step(self, state: _Ids, event: Event, body: Struct) -> Findings:
         match body:
             case ProcessSpawned(role="controller") | NodeStarted(role="controller"):
@@ -79,17 +80,25 @@ class OneSpaceOfIds(Rule[_Ids]):
                     because = state.brokers[body.node_id]
                     found += self._shared(state, event, body.node_id, because)
                 return found
-            case BrokerCommitted() if body.broker_id not in state.brokers:
-                state.brokers[body.broker_id] = event.ref
-                if body.broker_id in state.controllers:
-                    because = state.controllers[body.broker_id][1]
-                    return self._shared(state, event, body.broker_id, because)
-                if body.broker_id < 0:
-                    return (_negative(event, body),)
+            case BrokerCommitted():
+                return self._admitted(state, event, body.broker_id, Evidence.PEER)
+            case HeartbeatAnswered(error="NONE", active=True):
+                return self._admitted(state, event, body.broker_id, Evidence.SELF)
             # A refusal for another reason shows nothing of the id.
             case HeartbeatRefused(error="INVALID_REQUEST") if body.broker_id in state.controllers:
                 return (Exercised(event.ref, Evidence.PEER),)
         return NOTHING
+
+    @staticmethod
+    def _admitted(state: _Ids, event: Event, broker: int, by: Evidence) -> Findings:
+        """A node takes a broker for one of the cluster, by its record or by its heartbeat."""
+        if broker in state.brokers:
+            return NOTHING
+        state.brokers[broker] = event.ref
+        if broker in state.controllers:
+            because = state.controllers[broker][1]
+            return OneSpaceOfIds._shared(state, event, broker, because, by)
+        return (_negative(event, broker, by),) if broker < 0 else NOTHING
 
     @staticmethod
     def _two(
@@ -112,10 +121,12 @@ class OneSpaceOfIds(Rule[_Ids]):
         return (broken,)
 
     @staticmethod
-    def _shared(state: _Ids, event: Event, node: int, because: Cause) -> tuple[Violated, ...]:
+    def _shared(
+        state: _Ids, event: Event, node: int, because: Cause, by: Evidence = Evidence.PEER
+    ) -> tuple[Violated, ...]:
         broken = violated(
             event.ref,
-            Evidence.PEER,
+            by,
             "broker {broker} is registered, and {process} is controller {controller}",
             (because,),
             broker=broker_of(node),
@@ -125,12 +136,12 @@ class OneSpaceOfIds(Rule[_Ids]):
         return (broken,)
 
 
-def _negative(event: Event, body: BrokerCommitted) -> Violated:
+def _negative(event: Event, broker: int, by: Evidence) -> Violated:
     return violated(
         event.ref,
-        Evidence.PEER,
+        by,
         "broker {broker} is registered, and no id is negative",
-        broker=broker_of(body.broker_id),
+        broker=broker_of(broker),
         process=process_scope(event.process),
     )
 

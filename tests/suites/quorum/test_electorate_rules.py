@@ -105,6 +105,48 @@ def test_a_refusal_for_another_reason_does_not_exercise_qc_03() -> None:
     assert verdict(h, "QC-03").verdict is Outcome.NOT_EXERCISED
 
 
+def accept(h: HistoryBuilder, broker: int, error: str = "NONE") -> None:
+    body = HeartbeatAnswered(
+        client="broker-9#1",
+        broker_id=broker,
+        incarnation="y",
+        request_epoch=-1,
+        broker_epoch=4,
+        error=error,
+        next_state="FENCED",
+        lease_start_ms=0,
+        lease_end_ms=3000,
+        lease_period_ms=3000,
+        controller_epoch=1,
+        active_controller=101,
+        active=True,
+    )
+    h.add(ONE, body)
+
+
+@pytest.mark.parametrize(
+    ("broker", "error", "outcome"),
+    [
+        (101, "NONE", Outcome.VIOLATED),
+        (-3, "NONE", Outcome.VIOLATED),
+        (1, "NONE", Outcome.NOT_EXERCISED),
+        (101, "INVALID_REQUEST", Outcome.NOT_EXERCISED),
+    ],
+)
+def test_a_broker_that_is_answered_under_an_id_that_it_cannot_have_breaks_qc_03(
+    broker: int, error: str, outcome: Outcome
+) -> None:
+    """No node has replayed its record."""
+    h = HistoryBuilder()
+    begin(h, ONE, 101)
+    accept(h, broker, error)
+    accept(h, broker, error)
+    found = verdict(h, "QC-03")
+    assert found.verdict is outcome
+    if outcome is Outcome.VIOLATED:
+        assert (found.violated, found.violations[0].evidence) == (1, Evidence.SELF)
+
+
 def test_an_error_that_has_nothing_to_do_with_the_id_does_not_exercise_qc_03() -> None:
     h = HistoryBuilder()
     begin(h, ONE, 101)
