@@ -23,6 +23,7 @@ from fencepost_kafka import (
     FetchServed,
     FollowerFetched,
     HeartbeatAnswered,
+    HeartbeatRefused,
     HeartbeatSent,
     IsrChangeAnswered,
     LeaseExpired,
@@ -452,9 +453,63 @@ def shutdown_once_free(history: History) -> Iterator[Word]:
                 yield violated(at.body.broker_id, topic, partition)
 
 
-@reading("QC-19", HeartbeatAnswered, BrokerCommitted, FollowerFetched)
+NO_WORD_OF_THE_ID = (
+    *("NONE", "NOT_CONTROLLER", "UNSUPPORTED_VERSION", "INVALID_REQUEST"),
+    "CLUSTER_AUTHORIZATION_FAILED",
+)
+
+
+def newer_one_loses(history: History) -> Iterator[Word]:
+    """Of two processes that claim one id, one in INITIAL wins. Where a third one claims it, that
+    may have won."""
+    refusals = [
+        at
+        for at in history.of(HeartbeatAnswered, HeartbeatRefused)
+        if at.body.error not in NO_WORD_OF_THE_ID
+    ]
+    answers = bool(history.of(HeartbeatAnswered))
+    for at in refusals:
+        body = at.body
+        if isinstance(body, HeartbeatRefused):
+            if answers or body.broker_epoch != -1:
+                continue
+            process = at.process
+        else:
+            if body.request_epoch >= 0 or not body.active:
+                continue
+            process = body.client
+        started = {
+            one.process: (one.body.node_id, one.body.incarnation)
+            for one in history.of(NodeStarted)
+            if one.place < at.place and one.body.role == "broker"
+        }
+        if isinstance(body, HeartbeatAnswered):
+            broker, incarnation = body.broker_id, body.incarnation
+        else:
+            broker, incarnation = started.get(process, (-1, ""))
+        ended = {one.body.ended for one in history.of(ProcessExited) if one.place < at.place}
+        living = {
+            mine for name, (id_, mine) in started.items() if id_ == broker and name not in ended
+        }
+        records: dict[str, int] = {}
+        for one in history.of(BrokerCommitted):
+            if one.place < at.place and one.body.broker_id == broker:
+                records.setdefault(one.body.incarnation, one.body.offset)
+        if not records or incarnation in records:
+            continue
+        holder = max(records, key=lambda name: records[name])
+        if holder in living and living | {incarnation} == {holder, incarnation}:
+            yield violated(process, broker, "refused")
+
+
+@reading(
+    "QC-19",
+    *(HeartbeatAnswered, HeartbeatRefused, BrokerCommitted, FollowerFetched),
+    *(NodeStarted, ProcessExited),
+)
 def loser_is_not_heard(history: History) -> Iterator[Word]:
     """From the commit of the newer registration nothing the loser sends is accepted."""
+    yield from newer_one_loses(history)
     for at in history.of(HeartbeatAnswered, FollowerFetched):
         body = at.body
         heartbeat = isinstance(body, HeartbeatAnswered)

@@ -19,6 +19,7 @@ from fencepost import (
     Findings,
     Key,
     NodeStarted,
+    ProcessExited,
     ProcessSpawned,
     Rule,
     RunEnd,
@@ -49,6 +50,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.vocabulary import FOR_CLIENTS
+from fencepost_suites.brokers.registration import NOT_FOR_THE_ID
 from fencepost_suites.common.keys import by_slot_serving
 from fencepost_suites.common.starts import process_begun
 
@@ -322,6 +324,25 @@ class _Claimed:
     claimants: list[tuple[int, str, Violated]] = field(default_factory=list)
     """Fetches that count for a process which no record has given the id so far: id, incarnation,
     and the violation that it is if none ever does. A node may replay that record later."""
+    ended: set[str] = field(default_factory=set)
+    answering: bool = False
+    """Whether any controller tells of its answers."""
+    kept_out: list[Violated] = field(default_factory=list)
+    """Refusals of newer processes that only these tell of."""
+
+    def holder(self, broker: int, incarnation: str) -> str | None:
+        """The live process that has this id, if the incarnation has never had it, and no third
+        process claims it: such a one may have won."""
+        order = self.order.get(broker)
+        if not order or incarnation in order:
+            return None
+        living = {
+            identity[1]: process
+            for process, identity in self.identities.items()
+            if identity[0] == broker and process not in self.ended
+        }
+        newest = max(order, key=lambda one: order[one])
+        return living.get(newest) if len(living.keys() | {incarnation}) == 2 else None
 
     def lost_at(self, node: tuple[str, str], broker: int, incarnation: str) -> bool:
         """Whether this incarnation has lost the id to a newer one, by the records that a node has
@@ -360,7 +381,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
     """QC-19. A node must refuse the loser of an id once it has itself replayed the newer
     registration; before that it cannot know. A process that claims an id that another has, and is
     given it by no record, loses, too. The loser itself reports the refusal it got. No record
-    may ever give the id back to it, whatever was deleted in between."""
+    may ever give the id back to it, whatever was deleted in between. And no controller may refuse
+    the newer of two live processes: it wins. What that one tells of it counts where no controller
+    tells of its answers."""
 
     clause = "QC-19"
     state = _Claimed
@@ -407,9 +430,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
         )
         return (broken,)
 
-    @on(NodeStarted, RequestRefused, HeartbeatRefused, BrokerStateChanged)
+    @on(NodeStarted, ProcessExited, RequestRefused, HeartbeatRefused, BrokerStateChanged)
     def _changed(self, state: _Claimed, event: Event, body: Struct) -> Findings:
-        """A process starts, changes its state, or is refused."""
+        """A process starts or ends, changes its state, or is refused."""
         match body:
             case NodeStarted(role="broker"):
                 state.identities[event.process] = (body.node_id, body.incarnation)
@@ -421,6 +444,13 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             case HeartbeatRefused() if body.error in _TAKEN_OVER and state.lost(event.process):
                 state.informed.setdefault(event.process, event.ref)
                 return (Exercised(event.ref, Evidence.PEER),)
+            case HeartbeatRefused(broker_epoch=-1) if body.error not in NOT_FOR_THE_ID:
+                broker, incarnation = state.identities.get(event.process, (-1, ""))
+                by = Evidence.PEER
+                refused = self._kept_out(state, event, event.process, broker, incarnation, by)
+                state.kept_out += refused
+            case ProcessExited():
+                state.ended.add(body.ended)
             case BrokerStateChanged() if body.new == "ACTIVE":
                 state.active.add(event.process)
             case BrokerStateChanged():
@@ -465,6 +495,13 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
     ) -> Findings:
         if isinstance(body, HeartbeatAnswered):
             broker, incarnation, api = body.broker_id, body.incarnation, "heartbeat"
+            state.answering = True
+            registers = body.request_epoch < 0 and body.active and body.error != "NONE"
+            if registers and body.error not in NOT_FOR_THE_ID:
+                by = Evidence.SELF
+                refused = self._kept_out(state, event, body.client, broker, incarnation, by)
+                if refused:
+                    return refused
         else:
             broker, incarnation = state.identities.get(body.client, (-1, ""))
             api = body.api
@@ -475,8 +512,8 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             return NOTHING
         # A standby refuses everybody, so its refusal shows nothing of this promise.
         if body.error != "NONE":
-            refused = body.error != "NOT_CONTROLLER"
-            return (Exercised(event.ref, Evidence.SELF),) if refused else NOTHING
+            acted = body.error != "NOT_CONTROLLER"
+            return (Exercised(event.ref, Evidence.SELF),) if acted else NOTHING
         if isinstance(body, ChangeAnswered):
             newest = state.order[broker][state.known[node][broker]]
             if 0 <= body.offset < newest:
@@ -491,6 +528,24 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             client=process_scope(body.client),
             broker=broker_of(broker),
             other=state.winner(node, broker),
+        )
+        return (broken,)
+
+    @staticmethod
+    def _kept_out(
+        state: _Claimed, event: Event, process: str, broker: int, incarnation: str, by: Evidence
+    ) -> tuple[Violated, ...]:
+        """A process is refused as it registers, for a reason that has to do with its id."""
+        holder = state.holder(broker, incarnation)
+        if holder is None:
+            return ()
+        broken = violated(
+            event.ref,
+            by,
+            "{process} was refused broker id {broker} in favour of {other}, which is the older one",
+            process=process_scope(process),
+            broker=broker_of(broker),
+            other=process_scope(holder),
         )
         return (broken,)
 
@@ -514,4 +569,6 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
         never = [
             one for id_, incarnation, one in state.claimants if incarnation not in state.order[id_]
         ]
+        if not state.answering:
+            never += state.kept_out
         return never if end.complete else [Undecided.of(one) for one in never]

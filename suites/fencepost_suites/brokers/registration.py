@@ -412,7 +412,7 @@ class RegistersFenced(Rule[_Entry]):
         return NOTHING
 
 
-_NOT_FOR_THE_ID = frozenset(
+NOT_FOR_THE_ID = frozenset(
     {"NOT_CONTROLLER", "UNSUPPORTED_VERSION", "INVALID_REQUEST", "CLUSTER_AUTHORIZATION_FAILED"}
 )
 """The refusals to register that say nothing of who has the id."""
@@ -477,10 +477,10 @@ class RestartedProcessReclaimsId(Rule[_Claims]):
                 if start_ms == body.lease_start_ms and waits is None:
                     ends_ns = sent_ns + (body.lease_end_ms - start_ms) * MS
                     state.leased(body.broker_id, body.client, ends_ns, event.ref)
-            case HeartbeatRefused(broker_epoch=-1) if body.error not in _NOT_FOR_THE_ID:
+            case HeartbeatRefused(broker_epoch=-1) if body.error not in NOT_FOR_THE_ID:
                 return self._refused(state, event, event.process, body.broker_id)
             case HeartbeatAnswered(request_epoch=-1, active=True) if (
-                body.error not in _NOT_FOR_THE_ID
+                body.error not in NOT_FOR_THE_ID
             ):
                 return self._refused(state, event, body.client, body.broker_id)
         return NOTHING

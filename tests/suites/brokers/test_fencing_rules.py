@@ -23,11 +23,12 @@ from tests.suites.brokers.fencing_histories import (
 from tests.suites.partition_histories import stated
 from tests.suites.replication.replication_histories import acknowledge
 
-from fencepost import Evidence, NodeStarted, ProcessSpawned, Stalled
+from fencepost import Evidence, NodeStarted, ProcessExited, ProcessSpawned, Stalled
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import (
     BrokerCommitted,
     ChangeAnswered,
+    HeartbeatAnswered,
     HeartbeatRefused,
     HeartbeatSent,
     RequestRefused,
@@ -333,6 +334,88 @@ def test_an_isr_change_made_before_the_takeover_may_be_answered_after_it() -> No
         ),
     )
     assert verdict(h, "QC-19").verdict is not Outcome.VIOLATED
+
+
+def claim(h: HistoryBuilder) -> None:
+    """A second process starts with the id of a live one."""
+    h.add(BROKER, NodeStarted(role="broker", node_id=1, incarnation="old", log_end=0))
+    h.add(
+        CONTROLLER,
+        BrokerCommitted(offset=5, broker_id=1, broker_epoch=5, fenced=False, incarnation="old"),
+    )
+    h.add(DUPLICATE, NodeStarted(role="broker", node_id=1, incarnation="new", log_end=0))
+
+
+def keep_out(h: HistoryBuilder, error: str = "DUPLICATE_BROKER_REGISTRATION") -> None:
+    body = HeartbeatAnswered(
+        client=DUPLICATE,
+        broker_id=1,
+        incarnation="new",
+        request_epoch=-1,
+        broker_epoch=-1,
+        error=error,
+        next_state="FENCED",
+        lease_start_ms=0,
+        lease_end_ms=-1,
+        lease_period_ms=3000,
+        controller_epoch=1,
+        active_controller=101,
+        active=error != "NOT_CONTROLLER",
+    )
+    h.add(CONTROLLER, body)
+
+
+def say_refused(h: HistoryBuilder) -> None:
+    error = "DUPLICATE_BROKER_REGISTRATION"
+    h.add(DUPLICATE, HeartbeatRefused(broker_id=1, broker_epoch=-1, error=error, controller=101))
+
+
+def test_a_newer_process_that_is_refused_its_id_breaks_qc_19() -> None:
+    h = HistoryBuilder()
+    claim(h)
+    keep_out(h)
+    found = verdict(h, "QC-19")
+    assert stated(found, "process", "other") == (DUPLICATE, BROKER)
+    assert found.violations[0].evidence is Evidence.SELF
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_what_a_newer_process_tells_of_its_refusal_counts_if_no_controller_answers(
+    answers: bool,
+) -> None:
+    h = HistoryBuilder()
+    claim(h)
+    if answers:
+        beat(h, "old")
+    say_refused(h)
+    assert verdict(h, "QC-19").violated == (0 if answers else 1)
+    assert verdict(h, "QC-19", complete=False).verdict is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "why", ["another error", "it lost the id", "the older one is dead", "a third process"]
+)
+def test_a_newer_process_may_be_refused_for_another_reason(why: str) -> None:
+    h = HistoryBuilder()
+    claim(h)
+    if why == "it lost the id":
+        for offset, incarnation in ((9, "new"), (12, "old, again")):
+            h.add(
+                CONTROLLER,
+                BrokerCommitted(
+                    offset=offset,
+                    broker_id=1,
+                    broker_epoch=offset,
+                    fenced=True,
+                    incarnation=incarnation,
+                ),
+            )
+    if why == "the older one is dead":
+        h.add("harness", ProcessExited(ended=BROKER, exit_code=-9, signal=9, expected=True))
+    if why == "a third process":
+        h.add("broker-1#3", NodeStarted(role="broker", node_id=1, incarnation="z", log_end=0))
+    keep_out(h, "NOT_CONTROLLER" if why == "another error" else "DUPLICATE_BROKER_REGISTRATION")
+    assert verdict(h, "QC-19").violated == 0
 
 
 def test_a_loser_that_stays_active_once_it_was_refused_breaks_qc_19() -> None:
