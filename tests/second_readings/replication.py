@@ -209,12 +209,27 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
             yield undecided(*name(at), body.base_offset)  # by what that member told
 
 
-@reading("RP-07", FetchServed, HighWatermarkAdvanced, Polled, *GONE)
+@reading(
+    "RP-07",
+    *(FetchServed, HighWatermarkAdvanced, Polled, LeadershipStarted, FollowingStarted),
+    *GONE,
+)
 def below_watermark(history: History) -> Iterator[Word]:
     """Consumers read from the leader only, and only below the high watermark."""
     for at in history.of(FetchServed):
         if at.body.to_offset > at.body.high_watermark:
             yield violated(*name(at), at.body.to_offset)
+            continue
+        # The answer's own mark counts for nothing where replicas report theirs.
+        told = [
+            one
+            for one in history.of(HighWatermarkAdvanced, LeadershipStarted, FollowingStarted)
+            if name(one) == name(at) and one.place < at.place
+        ]
+        reports = any(isinstance(one.body, HighWatermarkAdvanced) for one in told)
+        if reports and at.body.to_offset > max(one.body.high_watermark for one in told):
+            certain = sure(history, at) and own_events(history)
+            yield (violated if certain else undecided)(*name(at), at.body.to_offset)
     for at in history.of(Polled):
         known = [
             one.body.high_watermark

@@ -54,6 +54,9 @@ class _Readable:
     """How far any replica has committed the partition, and the batches beyond."""
 
     high_watermark: int = -1
+    begun: int = -1
+    """The highest high watermark with which a replica began to lead or to follow: more than its
+    events have reported, if these are not all in the history."""
     log_end: int = -1
     withheld: bool = False
 
@@ -61,7 +64,8 @@ class _Readable:
 @final
 class ReadsStayBelowWatermark(Rule[_Readable]):
     """RP-07. The consumer's evidence: a replica had declared everything it received committed
-    before. Exercised when the leader held more than it served."""
+    before. A broker is held to that, too: a high watermark that only its answer names is its word
+    for itself. Exercised when the leader held more than it served."""
 
     clause = "RP-07"
     reads = frozenset({ConsumerPositioned, ProduceInvoked})
@@ -76,9 +80,19 @@ class ReadsStayBelowWatermark(Rule[_Readable]):
             state.log_end = body.log_end
         return NOTHING
 
+    @on(LeadershipStarted, FollowingStarted)
+    def _begun(
+        self, state: _Readable, event: Event, body: LeadershipStarted | FollowingStarted
+    ) -> Findings:
+        state.begun = max(state.begun, body.high_watermark)
+        return NOTHING
+
     @on(FetchServed)
     def _served(self, state: _Readable, event: Event, body: FetchServed) -> Findings:
-        if body.to_offset > body.high_watermark:
+        committed = body.high_watermark
+        if state.high_watermark >= 0:
+            committed = min(committed, max(state.high_watermark, state.begun))
+        if body.to_offset > committed:
             broken = violated(
                 event.ref,
                 Evidence.SELF,
@@ -87,7 +101,7 @@ class ReadsStayBelowWatermark(Rule[_Readable]):
                 process=process_scope(event.process),
                 partition=partition_of(body),
                 offset=body.to_offset,
-                high_watermark=body.high_watermark,
+                high_watermark=committed,
             )
             return (broken,)
         # The leader had more, and kept it back: this is where the promise was at work.

@@ -23,7 +23,13 @@ from tests.suites.replication.watermark_histories import (
 
 from fencepost import Evidence
 from fencepost.testing import HistoryBuilder, Outcome
-from fencepost_kafka import AdminCompleted, FetchServed, LeadershipEnded, Polled
+from fencepost_kafka import (
+    AdminCompleted,
+    FetchServed,
+    LeadershipEnded,
+    LeadershipStarted,
+    Polled,
+)
 
 # ------------------------------------------------------------------------------------------ RP-07
 
@@ -54,6 +60,37 @@ def test_a_fetch_served_past_the_high_watermark_breaks_rp_07() -> None:
     h = HistoryBuilder()
     serve(h, to=6, high_watermark=5)
     assert verdict(h, "RP-07").violations[0].evidence is Evidence.SELF
+
+
+def test_a_high_watermark_that_only_the_answer_names_lets_nothing_be_read() -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 7)
+    serve(h, to=7, high_watermark=7)
+    found = verdict(h, "RP-07")
+    assert (found.verdict, stated(found, "offset", "high_watermark")) == (Outcome.VIOLATED, (7, 5))
+
+
+@pytest.mark.parametrize("begins", ["leads", "follows"])
+def test_a_replica_that_begins_with_a_high_watermark_has_reported_it(begins: str) -> None:
+    h = HistoryBuilder()
+    mark(h, 5, 7)
+    if begins == "leads":
+        h.add(
+            B2,
+            LeadershipStarted(
+                topic="orders",
+                partition=0,
+                leader_epoch=2,
+                isr=(2, 3),
+                log_start=0,
+                log_end=7,
+                high_watermark=7,
+            ),
+        )
+    else:
+        follow(h, log_end=7, own=7)
+    serve(h, to=7, high_watermark=7)
+    assert verdict(h, "RP-07").violated == 0
 
 
 def test_a_message_read_before_any_replica_had_committed_it_breaks_rp_07() -> None:
