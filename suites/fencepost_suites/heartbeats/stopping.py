@@ -18,6 +18,7 @@ from fencepost import (
     Facts,
     Findings,
     NodeStopped,
+    ProcessAsked,
     ProcessExited,
     Rule,
     Violated,
@@ -93,7 +94,8 @@ def _refused(event: Event, body: RequestRefused, state: str, since: Cause) -> Vi
 
 
 class _Stop(Struct, frozen=True):
-    """A broker was asked to stop: when, its time limit, and whether it led a partition."""
+    """A broker was asked to stop: when, its time limit (-1: it never said), and whether it led a
+    partition."""
 
     at_ns: int
     limit_ns: int
@@ -112,10 +114,12 @@ class _Stops:
     """process -> its state, by its own event."""
     limits: dict[int, int] = field(default_factory=dict)
     """broker -> the time limit that it named last."""
+    ids: dict[str, int] = field(default_factory=dict)
+    """process -> its broker's id."""
 
     def limit_ns(self, stop: _Stop) -> int:
         """The time limit of a broker: no shorter than all others have named, since a broker that
-        names none would be free to end at once."""
+        names none would be free to end at once. -1: nobody has named one."""
         others = [ns for broker, ns in self.limits.items() if broker != stop.broker]
         return max(stop.limit_ns, min(others, default=stop.limit_ns))
 
@@ -123,8 +127,9 @@ class _Stops:
 @final
 class LeadershipsMoveFirst(Rule[_Stops]):
     """HB-05. The stored partitions show which leaderships a broker still has. The broker's last
-    state, or the harness, says that it has ended; a signal that ends it at once does not count. The
-    limit is the cluster's: no broker has a shorter one than all others have named."""
+    state, or the harness, says that it has ended; a signal that ends it at once does not count. If
+    it never says that it stops, the harness had asked it to. The limit is the cluster's: no broker
+    has a shorter one than all others have named."""
 
     clause = "HB-05"
     state = _Stops
@@ -132,6 +137,7 @@ class LeadershipsMoveFirst(Rule[_Stops]):
     @on(
         PartitionCommitted,
         TopicCommitted,
+        ProcessAsked,
         BrokerStopping,
         BrokerStateChanged,
         NodeStopped,
@@ -143,24 +149,30 @@ class LeadershipsMoveFirst(Rule[_Stops]):
                 state.partitions.take(body)
             case TopicCommitted():
                 state.partitions.forget(body)
+            case ProcessAsked(asked=process) if state.state.get(process) == "ACTIVE":
+                self._asked(state, event, process, state.ids[process], -1)
             case BrokerStopping(state="ACTIVE"):
-                led = any(True for _ in state.partitions.led_by(body.broker_id))
-                stop = _Stop(
-                    event.at_ns, body.limit_ms * MS, led, broker=body.broker_id, ref=event.ref
-                )
-                state.stops[event.process] = stop
-                state.limits[body.broker_id] = stop.limit_ns
+                limit_ns = body.limit_ms * MS
+                self._asked(state, event, event.process, body.broker_id, limit_ns)
+                state.limits[body.broker_id] = limit_ns
                 state.state[event.process] = body.state
             case BrokerStateChanged(new="SHUTDOWN"):
                 return self._ended(state, event, event.process, body.old)
             case BrokerStateChanged():
                 state.state[event.process] = body.new
+                state.ids[event.process] = body.broker_id
             case NodeStopped():
                 return self._ended(state, event, event.process)
             # A killed process could move nothing.
             case ProcessExited() if not body.signal:
                 return self._ended(state, event, body.ended)
         return NOTHING
+
+    @staticmethod
+    def _asked(state: _Stops, event: Event, process: str, broker: int, limit_ns: int) -> None:
+        """A process is asked to stop. It may say so itself once more, with its limit."""
+        led = any(True for _ in state.partitions.led_by(broker))
+        state.stops[process] = _Stop(event.at_ns, limit_ns, led, broker=broker, ref=event.ref)
 
     @staticmethod
     def _ended(state: _Stops, event: Event, process: str, old: str = "") -> Findings:

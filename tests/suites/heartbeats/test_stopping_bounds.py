@@ -21,6 +21,7 @@ from tests.suites.heartbeats.heartbeat_histories import (
 from tests.suites.heartbeats.test_false_accounts import exits
 from tests.suites.heartbeats.test_independent_evidence import deleted
 
+from fencepost import ProcessAsked
 from fencepost.testing import HistoryBuilder, Outcome
 from fencepost_kafka import BrokerStopping, RequestRefused
 
@@ -113,6 +114,28 @@ def test_a_broker_names_no_shorter_limit_than_all_others(
     named = [call(names_limit, broker=broker, limit_ms=ms) for broker, ms in enumerate(others, 3)]
     own = call(names_limit, broker=2, limit_ms=0)
     assert judged_as("HB-05", *(stored, *named, own, wait(5), exits)) is outcome
+
+
+def asked_by_harness(h: HistoryBuilder) -> None:
+    h.add("harness", ProcessAsked(asked=BROKER, signal="SIGTERM"))
+
+
+@pytest.mark.parametrize(
+    ("others", "state", "after_ms", "outcome"),
+    [
+        pytest.param((6_000,), "ACTIVE", 5_399, VIOLATED, id="early"),
+        pytest.param((6_000,), "ACTIVE", 5_400, NOT_EXERCISED, id="in time"),
+        pytest.param((), "ACTIVE", 100, NOT_EXERCISED, id="by no known limit"),
+        pytest.param((6_000,), "FENCED", 100, NOT_EXERCISED, id="fenced"),
+    ],
+)
+def test_a_broker_that_never_says_that_it_stops_is_judged_by_what_the_harness_asked(
+    others: tuple[int, ...], state: str, after_ms: int, outcome: Outcome
+) -> None:
+    named = [call(names_limit, broker=broker, limit_ms=ms) for broker, ms in enumerate(others, 3)]
+    is_state = call(changed, new=state, old="INITIAL")
+    each = (stored, active_broker, is_state, *named, asked_by_harness, wait(after_ms - 1), exits)
+    assert judged_as("HB-05", *each) is outcome
 
 
 def test_a_broker_that_was_fenced_meanwhile_may_end() -> None:
