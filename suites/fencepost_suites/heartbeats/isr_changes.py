@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fencepost import (
     NOTHING,
+    SECOND,
     Cause,
     Deadline,
     Event,
@@ -18,6 +19,7 @@ from fencepost import (
     Facts,
     Finding,
     Findings,
+    ProcessExited,
     PromiseObserved,
     Rule,
     RunEnd,
@@ -32,12 +34,14 @@ from fencepost import (
 from fencepost_kafka import (
     BrokerRegistered,
     ControllerBegan,
+    ControllerEnded,
     IsrChangeAnswered,
     IsrChangeAsked,
     IsrChangeJudged,
     MetadataHeartbeatAnswered,
     PartitionCommitted,
     TopicCommitted,
+    TopicPartition,
     broker_of,
     partition_of,
 )
@@ -54,29 +58,71 @@ OF_SENDER = ("NOT_CONTROLLER", "INVALID_INCARNATION_ID")
 """The errors of a whole request: they concern the receiver's office and the sender's id."""
 
 
+TURN_NS = 30 * SECOND
+"""For how long after a record the change of controllers may be the reason that nobody tells of the
+request for it: the one that wrote it may have ended before it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """A record that takes replicas into an ISR, which no controller has granted so far."""
+
+    since_ns: int
+    """When the record before it was told."""
+    at_ns: int
+    isr: frozenset[int]
+    violated: Violated
+
+
 @dataclass(slots=True)
-class _Versions:
-    """process -> the BrokerInfo version of its newest registration."""
+class _Writers:
+    """What shows who wrote the ISRs: registrations, records, and grants of the controller."""
 
     of: dict[str, int] = field(default_factory=dict)
+    """process -> the BrokerInfo version of its newest registration."""
+    broker: dict[int, int] = field(default_factory=dict)
+    """broker -> the same."""
+    partitions: Partitions = field(default_factory=Partitions)
+    told_ns: dict[TopicPartition, int] = field(default_factory=dict)
+    """When the newest record of each partition was told."""
+    controllers: set[str] = field(default_factory=set)
+    """The processes that have begun a term."""
+    turns: list[int] = field(default_factory=list)
+    """When a controller began or ended, or its process did."""
+    grown: dict[str, list[_Grown]] = field(default_factory=dict)
+    """Partition, as requests name it -> such records."""
+
+    def grant(self, body: IsrChangeJudged) -> None:
+        """The controller answers a leader that these ISRs are stored."""
+        for name, isr, result in zip(body.partitions, body.isrs, body.results, strict=False):
+            asked = frozenset(int(one) for one in isr.split(",") if one)
+            own = self.grown.get(name, [])
+            if result == "NONE":
+                self.grown[name] = [one for one in own if one.isr != asked]
 
 
 @final
-class ControllerWritesIsr(Rule[_Versions]):
+class ControllerWritesIsr(Rule[_Writers]):
     """HB-16. The controller's event is the evidence that a leader requested a change. That a broker
     wrote to ZooKeeper is its own word: a controller that finds another state in a znode records it
-    as it records its own writes, so no other event shows which process wrote."""
+    as it records its own writes. But of itself it takes no replica into an ISR, so one that joins
+    while the leader stays was taken in by a request that the controller has granted, or past it."""
 
     clause = "HB-16"
-    state = _Versions
+    state = _Writers
 
-    @on(BrokerRegistered, PartitionCommitted, IsrChangeJudged)
-    def step(self, state: _Versions, event: Event, body: Struct) -> Findings:
+    @on(
+        *(BrokerRegistered, TopicCommitted, PartitionCommitted, IsrChangeJudged),
+        *(ControllerBegan, ControllerEnded, ProcessExited),
+    )
+    def step(self, state: _Writers, event: Event, body: Struct) -> Findings:
         match body:
             case BrokerRegistered():
-                state.of[event.process] = body.version
-            case PartitionCommitted(role="broker"):
-                if state.of.get(event.process, 0) >= HEARTBEAT_INFO:
+                state.of[event.process] = state.broker[body.broker_id] = body.version
+            case TopicCommitted():
+                state.partitions.forget(body)
+            case PartitionCommitted():
+                if body.role == "broker" and state.of.get(event.process, 0) >= HEARTBEAT_INFO:
                     broken = violated(
                         event.ref,
                         Evidence.SELF,
@@ -87,10 +133,54 @@ class ControllerWritesIsr(Rule[_Versions]):
                         version=state.of[event.process],
                     )
                     return (broken,)
-            case IsrChangeJudged() if "NONE" in body.results:
-                if state.of.get(body.client, 0) >= HEARTBEAT_INFO:
+                self._stored(state, event, body)
+            case IsrChangeJudged():
+                state.grant(body)
+                requests = state.of.get(body.client, 0) >= HEARTBEAT_INFO
+                if requests and "NONE" in body.results:
                     return (Exercised(event.ref, Evidence.PEER),)
+            case ProcessExited() if body.ended not in state.controllers:
+                return NOTHING
+            case ControllerBegan() | ControllerEnded() | ProcessExited():
+                state.controllers.add(event.process)
+                state.turns.append(event.at_ns)
         return NOTHING
+
+    @staticmethod
+    def _stored(state: _Writers, event: Event, body: PartitionCommitted) -> None:
+        place = body.topic, body.partition
+        news, before = state.partitions.take(body)
+        since_ns = state.told_ns.get(place, 0)
+        if news:
+            state.told_ns[place] = event.at_ns
+        if not news or before is None or body.leader != before.leader:
+            return
+        joined = {*body.isr} - {*before.isr}
+        moves = body.adding or before.adding or {*body.replicas} != {*before.replicas}
+        if not joined or moves or state.broker.get(body.leader, 0) < HEARTBEAT_INFO:
+            return
+        broken = violated(
+            event.ref,
+            Evidence.PEER,
+            "brokers {joined} joined the ISR {isr} of {partition}, which broker {leader} leads, "
+            "and no controller had granted that",
+            joined=tuple(sorted(joined)),
+            isr=tuple(body.isr),
+            partition=partition_of(body),
+            leader=broker_of(body.leader),
+        )
+        one = _Grown(since_ns, event.at_ns, frozenset(body.isr), broken)
+        name = f"{body.topic}-{body.partition}"
+        state.grown.setdefault(name, []).append(one)
+
+    def end(self, state: _Writers, end: RunEnd) -> Findings:
+        never = [
+            one.violated
+            for grown in state.grown.values()
+            for one in grown
+            if not any(one.since_ns <= at_ns <= one.at_ns + TURN_NS for at_ns in state.turns)
+        ]
+        return never if end.complete else [Undecided.of(one) for one in never]
 
 
 @final
