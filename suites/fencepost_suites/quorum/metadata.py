@@ -322,6 +322,9 @@ class _Snapshotting:
     """process -> when it began the snapshot that this controller epoch asked for."""
     ever: set[tuple[int, int]] = field(default_factory=set)
     """The epoch and the controller of each request."""
+    brokers: set[str] = field(default_factory=set)
+    """The processes that are brokers, perhaps beside a controller: a broker's own snapshots are
+    nobody's to coordinate."""
 
     def renew(self, epoch: int) -> None:
         """A controller of a later epoch asks."""
@@ -333,7 +336,8 @@ class _Snapshotting:
 @final
 class OneSnapshotAtATime(Rule[_Snapshotting]):
     """QC-12. Exercised by a snapshot that had to wait for another controller's. A snapshot that
-    takes longer than the active controller waits for it may be given up."""
+    takes longer than the active controller waits for it may be given up. One that a controller
+    begins by its own decision is coordinated by nobody."""
 
     clause = "QC-12"
     state = _Snapshotting
@@ -351,6 +355,8 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
         match body:
             case NodeStarted(role="controller"):
                 state.ids[event.process] = body.node_id
+            case NodeStarted(role="broker"):
+                state.brokers.add(event.process)
             case SnapshotAsked() if body.controller_epoch >= state.epoch:
                 return self._asked(state, event, body)
             case SnapshotKnown() if body.controller_epoch == state.epoch:
@@ -394,9 +400,20 @@ class OneSnapshotAtATime(Rule[_Snapshotting]):
     @staticmethod
     def _started(state: _Snapshotting, event: Event, body: SnapshotStarted) -> Findings:
         mine = state.ids[event.process]
+        if body.controller_epoch < 0:
+            if event.process in state.brokers:
+                return NOTHING
+            alone = violated(
+                event.ref,
+                Evidence.SELF,
+                "{process} began a snapshot, and no active controller had asked it to",
+                process=process_scope(event.process),
+                offset=body.offset,
+            )
+            return (alone,)
         if body.controller_epoch > state.epoch:
             state.renew(body.controller_epoch)
-        if body.controller_epoch != state.epoch or body.controller_epoch < 0:
+        if body.controller_epoch != state.epoch:
             return NOTHING
         # An active controller gives up one that takes too long, and asks another. But nobody has
         # given up what was never asked for.

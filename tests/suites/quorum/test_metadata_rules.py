@@ -260,6 +260,22 @@ def test_a_snapshot_after_one_that_never_ended_keeps_qc_12(h: HistoryBuilder, wh
     assert verdict(h, "QC-12").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(
+    ("process", "beside", "violated"), [(TWO, False, 1), (TWO, True, 0), (BROKER, True, 0)]
+)
+def test_a_controller_that_begins_a_snapshot_by_itself_breaks_qc_12(
+    h: HistoryBuilder, process: str, beside: bool, violated: int
+) -> None:
+    """A broker takes its own when it likes, also one that has a controller beside it."""
+    if beside:
+        h.add(process, NodeStarted(role="broker", node_id=2, incarnation="b", log_end=0))
+    h.add(process, SnapshotStarted(offset=100, entities=5, controller_epoch=-1))
+    found = verdict(h, "QC-12")
+    assert found.violated == violated
+    if violated:
+        assert stated(found, "process", "offset") == (TWO, 100)
+
+
 def test_qc_12_is_undecided_in_a_history_cut_short(h: HistoryBuilder) -> None:
     asked(h, 102)
     assert verdict(h, "QC-12", complete=False).verdict is Outcome.UNKNOWN
