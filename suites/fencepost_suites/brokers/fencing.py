@@ -446,9 +446,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
                 return (Exercised(event.ref, Evidence.PEER),)
             case HeartbeatRefused(broker_epoch=-1) if body.error not in NOT_FOR_THE_ID:
                 broker, incarnation = state.identities.get(event.process, (-1, ""))
-                by = Evidence.PEER
-                refused = self._kept_out(state, event, event.process, broker, incarnation, by)
-                state.kept_out += refused
+                state.kept_out += self._kept_out(
+                    state, event, event.process, broker, incarnation, by=Evidence.PEER
+                )
             case ProcessExited():
                 state.ended.add(body.ended)
             case BrokerStateChanged() if body.new == "ACTIVE":
@@ -498,8 +498,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             state.answering = True
             registers = body.request_epoch < 0 and body.active and body.error != "NONE"
             if registers and body.error not in NOT_FOR_THE_ID:
-                by = Evidence.SELF
-                refused = self._kept_out(state, event, body.client, broker, incarnation, by)
+                refused = self._kept_out(
+                    state, event, body.client, broker, incarnation, by=Evidence.SELF
+                )
                 if refused:
                     return refused
         else:
@@ -533,7 +534,7 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
 
     @staticmethod
     def _kept_out(
-        state: _Claimed, event: Event, process: str, broker: int, incarnation: str, by: Evidence
+        state: _Claimed, event: Event, process: str, broker: int, incarnation: str, *, by: Evidence
     ) -> tuple[Violated, ...]:
         """A process is refused as it registers, for a reason that has to do with its id."""
         holder = state.holder(broker, incarnation)

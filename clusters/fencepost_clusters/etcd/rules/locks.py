@@ -64,18 +64,20 @@ class TokensGrow(Rule[_Lock]):
             case LockCompleted(action="take"):
                 before = state.asked.pop(body.operation, _Taken())
                 if body.outcome == "ok":
-                    found = self._held(state, event, body.lock, body.lease, body.token, before)
+                    found = self._held(
+                        state, event, before, body.lock, lease=body.lease, token=body.token
+                    )
                     # The same token again: the client found its own key, since an answer was lost.
                     grew = before.at is not None and body.token > before.token
                     return found or ((Exercised(event.ref, Evidence.CLIENT),) if grew else NOTHING)
                 if body.holder_lease and body.holder_token >= 0:
                     lease, token = body.holder_lease, body.holder_token
-                    return self._held(state, event, body.lock, lease, token, before)
+                    return self._held(state, event, before, body.lock, lease=lease, token=token)
         return NOTHING
 
     @staticmethod
     def _held(
-        state: _Lock, event: Event, lock: str, lease: int, token: int, before: _Taken
+        state: _Lock, event: Event, before: _Taken, lock: str, *, lease: int, token: int
     ) -> Findings:
         """A client tells that this lease has the lock with this token: its own, or the one that
         kept it out."""
