@@ -101,6 +101,13 @@ class Fit:
     kept_away_ns: int | None = None
     """When something last kept its replicas from being in sync; at first, when it was first looked
     at."""
+    seen: tuple[int, PartitionCommitted | None] = (-1, None)
+    """How many changes of the surroundings there were when it was looked at last, and the record.
+    While these are the same, so are the next two answers."""
+    unfit: Reason | None = None
+    """Why it had no majority then."""
+    may_be_whole: bool = False
+    """Whether nothing kept its ISR from having one."""
 
     def look(
         self,
@@ -111,8 +118,13 @@ class Fit:
         disturbance: Disturbance | None,
     ) -> None:
         """Looks again whether it has a majority, and whether it was disturbed just now."""
-        least = bounds.least_in_sync if bounds else 1
-        reason = UNCOMMITTED if record is None else around.unfit(record, least)
+        if self.seen[0] != around.changes or self.seen[1] is not record:
+            self.seen = around.changes, record
+            least = bounds.least_in_sync if bounds else 1
+            self.unfit = UNCOMMITTED if record is None else around.unfit(record, least)
+            known = record is not None and bounds is not None
+            self.may_be_whole = known and around.may_be_whole(record, least)
+        reason = self.unfit
         whole_ns = self._whole_ns(around, record, bounds, at_ns, disturbance)
         self.small = reason is not None
         if record is None or (reason is not None and whole_ns > at_ns):
@@ -137,11 +149,7 @@ class Fit:
         disturbance: Disturbance | None,
     ) -> int:
         """From when on its ISR has to have a majority; never, if something keeps that away."""
-        if (
-            record is None
-            or bounds is None
-            or not around.may_be_whole(record, bounds.least_in_sync)
-        ):
+        if record is None or bounds is None or not self.may_be_whole:
             self.kept_away_ns = at_ns
             return NEVER_NS
         touched = around.disturbs(disturbance, record.replicas)

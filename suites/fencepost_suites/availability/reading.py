@@ -156,30 +156,16 @@ class ReadableAgain(Rule[_Consumers]):
         BoundsStated,
         BrokerCommitted,
         BrokerDeclared,
-        PartitionCommitted,
         TopicCommitted,
         TopicMarked,
-        ConsumerPositioned,
         ClientFailed,
         PhaseStarted,
     )
     def _around(self, state: _Consumers, event: Event, body: Struct) -> Findings:
-        """A consumer is positioned or ends, or what surrounds the consumers changed."""
+        """A consumer ends, or what surrounds the consumers changed."""
         if type(body) in FORFEITING:
             state.forfeits.take(body)
-        if isinstance(body, ConsumerPositioned):
-            # Positions below 0 stand for places in the log. Of "the end" it is not known where that
-            # was: only before what was written long after.
-            at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
-            place = (body.topic, body.partition)
-            self._positioned(state, event, place, at)
-            if body.offset == END:
-                state.read[place].readers[event.process].at_end_ns = event.at_ns
-        elif isinstance(body, PartitionCommitted):
-            if state.partitions.take(body)[0]:
-                place = (body.topic, body.partition)
-                state.look(state.of(place, event.at_ns), place, event.at_ns)
-        elif isinstance(body, TopicCommitted | TopicMarked):
+        if isinstance(body, TopicCommitted | TopicMarked):
             if isinstance(body, TopicMarked) or state.partitions.forget(body):
                 state.read = {p: one for p, one in state.read.items() if p[0] != body.topic}
         elif isinstance(body, BoundsStated):
@@ -194,11 +180,32 @@ class ReadableAgain(Rule[_Consumers]):
                 found = self._late(state, event.at_ns)
                 state.over = True
                 return found
-        elif not isinstance(body, BrokerCommitted | BrokerDeclared):
+        # After the drain no consumer is judged any more, whatever happens to the cluster.
+        elif not state.over and type(body) in SURROUNDINGS:
             return self._changed(state, event)
         return NOTHING
 
+    @on(PartitionCommitted)
+    def _committed(self, state: _Consumers, event: Event, body: PartitionCommitted) -> Findings:
+        # Most records come again and again: each node that replays the log reports them.
+        if state.partitions.take(body)[0]:
+            state.forfeits.take(body)
+            place = (body.topic, body.partition)
+            state.look(state.of(place, event.at_ns), place, event.at_ns)
+        return NOTHING
+
     # ------------------------------------------------------------------------------------- clients
+
+    @on(ConsumerPositioned)
+    def _sought(self, state: _Consumers, event: Event, body: ConsumerPositioned) -> Findings:
+        # Positions below 0 stand for places in the log. Of "the end" it is not known where that
+        # was: only before what was written long after.
+        at = body.offset if body.offset >= 0 else 0 if body.offset == BEGINNING else None
+        place = (body.topic, body.partition)
+        self._positioned(state, event, place, at)
+        if body.offset == END:
+            state.read[place].readers[event.process].at_end_ns = event.at_ns
+        return NOTHING
 
     @on(ProduceInvoked)
     def _invoked(self, state: _Consumers, event: Event, body: ProduceInvoked) -> Findings:

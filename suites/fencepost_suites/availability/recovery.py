@@ -107,6 +107,9 @@ class _Healing:
     late: bool = False
     """Whether the recovery from the last healing is among the suspects."""
     over: bool = False
+    is_whole: bool | None = None
+    """Whether the cluster lacked nothing when that was asked last; None: something that decides it
+    has changed since."""
 
     def quiet(self) -> bool:
         """Whether no fault acts and every node runs, once, but those that were removed for good or
@@ -142,6 +145,7 @@ class _Healing:
         newer, before = self.partitions.take(body)
         if not newer:
             return
+        self.is_whole = None
         # A newer record of a topic's partition after its mark: the topic was made again under its
         # name.
         self.marked.discard(body.topic)
@@ -171,6 +175,13 @@ class _Healing:
                     partition=partition_at(*place),
                 )
         return None
+
+    def whole(self) -> bool:
+        """Whether the cluster lacks nothing, but for the places of brokers that were removed."""
+        # Asked at each event while that is awaited; most of these are records that were known.
+        if self.is_whole is None:
+            self.is_whole = not self.lacks(self.gone()).words
+        return self.is_whole
 
     def lacks(self, gone: Set[int]) -> _Lack:
         """The first thing that the cluster lacks, but for the places of some brokers."""
@@ -295,19 +306,24 @@ class RecoversInTime(Rule[_Healing]):
             case PartitionCommitted():
                 state.stored(body, event.ref)
             case BrokerCommitted() | BrokerDeclared():
-                state.brokers.take(body)
+                if state.brokers.take(body)[0]:
+                    state.is_whole = None
                 state.refused.pop(body.broker_id, None)
             # A second process with the id is refused rightly, and says nothing of the broker.
             case HeartbeatRefused() if not is_second(event.process):
                 state.refused[body.broker_id] = body.error, event.ref
             case BrokerDeleted():
                 state.brokers.forget(body)
+                state.is_whole = None
             case TopicCommitted():
                 state.partitions.forget(body)
+                state.is_whole = None
             case TopicMarked():
                 state.marked.add(body.topic)
+                state.is_whole = None
             case _:
                 self._changed(state, event)
+                state.is_whole = None
         return self._whole(state, event)
 
     @on(*CATCHING_UP)
@@ -355,7 +371,7 @@ class RecoversInTime(Rule[_Healing]):
         # Before any fault, and after the cluster was found whole, nothing is awaited.
         if state.healed is None and not state.around.faults.now:
             return NOTHING
-        if state.lacks(state.gone()).words:
+        if not state.whole():
             state.broken = True
             return NOTHING
         if state.quiet_ns is None:

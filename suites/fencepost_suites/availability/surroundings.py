@@ -88,6 +88,8 @@ BROKER = "broker"
 _CONTROLLER = "controller"
 _ZOOKEEPER = "zookeeper"
 _DECIDING = (_CONTROLLER, _ZOOKEEPER)
+_OF_VOTERS = frozenset({"AddRaftVoter", "RemoveRaftVoter"})
+"""The probes that change the voters."""
 _REFUSED = frozenset({"INVALID_REQUEST", "UNSUPPORTED_VERSION", "CLUSTER_AUTHORIZATION_FAILED"})
 """The errors of a change of voters that was certainly not made."""
 _START_NS = 20_000_000_000
@@ -156,6 +158,13 @@ class Surroundings:
     shortly_ns: int = 0
     """For how long that explains an election: the bound within which a dead broker is fenced. 0
     until the run has stated its bounds: then only a fault that still acts explains one."""
+    changes: int = 0
+    """How many events have been applied that may have changed anything above. As long as it is the
+    same, so is what is answered about the same record."""
+    parted: frozenset[tuple[str, str]] = frozenset()
+    """The pairs of slots whose link a fault affects that acts, in both orders."""
+    decided: tuple[int, Reason | None] = (-1, None)
+    """The last answer of `undecided`, and how many changes there were before it."""
 
     # ------------------------------------------------------------------------------------- events
 
@@ -165,6 +174,10 @@ class Surroundings:
         What disturbs servers that decide, and leaves no majority with the controller that acts,
         disturbs that controller, too: it may be deposed or resign.
         """
+        # Most probes ask for other things than voters, and change nothing here.
+        if isinstance(event.body, ProbeCompleted) and event.body.api not in _OF_VOTERS:
+            return None
+        self.changes += 1
         match event.body:
             case BoundsStated(fenced_ms=fenced_ms):
                 self.shortly_ns = fenced_ms * 1_000_000
@@ -208,9 +221,9 @@ class Surroundings:
                 operation = body.operation.replace("_", " ")
                 asked = Reason.of("a client asked to {operation}", operation=operation)
                 self.unrest = event.at_ns, asked
-            case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter", outcome="answered") as body:
+            case ProbeCompleted(outcome="answered") as body:
                 return self._accepted(self.ids.get(body.voter, ""), body.api)
-            case ProbeCompleted(api="AddRaftVoter" | "RemoveRaftVoter") as body:
+            case ProbeCompleted() as body:
                 if body.error in _REFUSED:
                     self.doubted.discard(self.ids.get(body.voter, ""))
             case FaultInjected() as body:
@@ -218,14 +231,21 @@ class Surroundings:
                 # and its healing must not disturb either.
                 if not body.directions and all(map(self._ended, body.targets)):
                     return None
-                self.faults.take(event)
+                self._acts(event)
                 fault = self.faults.now[body.fault_id]
                 return _by(fault, Reason.of("{fault} began", fault=body.fault_id))
             case FaultHealed() as body:
-                healed = self.faults.take(event)
+                healed = self._acts(event)
                 if healed is not None:
                     return _by(healed, Reason.of("{fault} was healed", fault=body.fault_id))
         return None
+
+    def _acts(self, event: Event) -> Excuse | None:
+        """A fault begins, or is healed. Returns the one that is healed."""
+        healed = self.faults.take(event)
+        pairs = [pair for fault in self.faults.now.values() for pair in fault.directions]
+        self.parted = frozenset((*pairs, *((other, one) for one, other in pairs)))
+        return healed
 
     def _exited(self, ended: str) -> Disturbance:
         slot = slot_of(ended)
@@ -425,6 +445,12 @@ class Surroundings:
         any server may be the reason. Where brokers decide, one of them must be able to: the
         controller or a successor, and where there is none any that reads of a death.
         """
+        # Asked for each partition after a change.
+        if self.decided[0] != self.changes:
+            self.decided = self.changes, self._undecided()
+        return self.decided[1]
+
+    def _undecided(self) -> Reason | None:
         # Three steps: too few run; enough run, but a fault is upon them or between them; and, where
         # brokers decide, none of them is able to.
         for role, servers in self._ensembles():
@@ -528,7 +554,7 @@ class Surroundings:
         reason = self.undecided()
         if reason is not None:
             return reason
-        members = self._connected(record)
+        members = self._connected(record.isr, record.leader)
         wanted = _wanted(record, least)
         if len(members) < wanted:
             return Reason.of(
@@ -555,16 +581,17 @@ class Surroundings:
         """
         if self.undecided() is not None:
             return False
-        there = self._connected(structs.replace(record, isr=record.replicas))
+        there = self._connected(record.replicas, record.leader)
         if record.leader in there and record.leader in record.isr:
             return len(there) >= _wanted(record, least)
         return {*there} == {*record.replicas} and (record.leader < 0 or record.leader in there)
 
-    def _connected(self, record: PartitionCommitted) -> Sequence[int]:
-        """The members of the ISR that run, once each, and reach each other and the others."""
+    def _connected(self, brokers: Iterable[int], leads: int) -> Sequence[int]:
+        """Those of a partition's brokers that run, once each, and reach each other and the
+        others."""
         others = {*self.relied(), CLIENTS}
         at: dict[str, int] = {}
-        for broker in record.isr:
+        for broker in brokers:
             slots = self.slots(broker)
             # A broker with two processes under its id is no member that can be counted: either may
             # be the one in the ISR.
@@ -580,7 +607,7 @@ class Surroundings:
             worst = max(at, key=cuts.__getitem__)
             if not cuts[worst]:
                 break
-            leader = next((slot for slot, one in at.items() if one == record.leader), "")
+            leader = next((slot for slot, one in at.items() if one == leads), "")
             away = self._cut(leader, at) if leader else ()
             del at[away[0] if away else worst]
         return [*at.values()]
@@ -594,15 +621,7 @@ class Surroundings:
 
     def _cut(self, slot: str, others: Iterable[str]) -> Sequence[str]:
         """The slots among the others whose link to this one a fault affects."""
-        return [
-            other
-            for other in others
-            if other != slot
-            and any(
-                fault.directions and fault.between(slot, other)
-                for fault in self.faults.now.values()
-            )
-        ]
+        return [one for one in others if (slot, one) in self.parted] if self.parted else []
 
     def _between(self, slots: Collection[str]) -> Reason | None:
         for fault in self.faults.now.values():

@@ -192,7 +192,6 @@ class WritableAgain(Rule[_Writing]):
         BoundsStated,
         BrokerCommitted,
         BrokerDeclared,
-        PartitionCommitted,
         TopicCommitted,
         TopicMarked,
         ClientFailed,
@@ -205,10 +204,7 @@ class WritableAgain(Rule[_Writing]):
             return NOTHING
         if type(body) in FORFEITING:
             state.forfeits.take(body)
-        if isinstance(body, PartitionCommitted):
-            if state.partitions.take(body)[0]:
-                self._look(state, event.at_ns, ((body.topic, body.partition),))
-        elif isinstance(body, TopicCommitted | TopicMarked):
+        if isinstance(body, TopicCommitted | TopicMarked):
             self._gone(state, body)
         elif isinstance(body, BoundsStated):
             state.bounds = body
@@ -223,8 +219,16 @@ class WritableAgain(Rule[_Writing]):
                 found = self._late(state, state.wanted, event.at_ns, event)
                 state.over = True
                 return found
-        elif not isinstance(body, BrokerCommitted | BrokerDeclared):
+        elif type(body) in SURROUNDINGS:
             return self._changed(state, event)
+        return NOTHING
+
+    @on(PartitionCommitted)
+    def _committed(self, state: _Writing, event: Event, body: PartitionCommitted) -> Findings:
+        # Most records come again and again: each node that replays the log reports them.
+        if not state.over and state.partitions.take(body)[0]:
+            state.forfeits.take(body)
+            self._look(state, event.at_ns, ((body.topic, body.partition),))
         return NOTHING
 
     # ------------------------------------------------------------------------------------- clients
