@@ -81,18 +81,14 @@ from fencepost_kafka.judging.takeovers import TAKING, Takeovers
 
 Place = tuple[str, int]
 """A topic and a partition."""
-_READ: Final[frozenset[type[Struct]]] = frozenset(
-    {
-        FaultInjected,
-        PhaseStarted,
-        PartitionCommitted,
-        TopicCommitted,
-        ProduceInvoked,
-        ProduceCompleted,
-        FollowerFetched,
-    }
+RESTORING: Final[frozenset[type[Struct]]] = frozenset(
+    {ProduceInvoked, ProduceCompleted, FollowerFetched}
 )
-FORFEITING: Final[frozenset[type[Struct]]] = TAKING | _READ
+"""The events that may show that a member of an ISR has its messages again. They are frequent, and
+none forfeits anything."""
+FORFEITING: Final[frozenset[type[Struct]]] = (
+    TAKING | RESTORING | {FaultInjected, PhaseStarted, PartitionCommitted, TopicCommitted}
+)
 """The events that `Forfeits.take` applies."""
 CATCHING_UP: Final[frozenset[type[Struct]]] = frozenset(
     {ProduceInvoked, ProduceCompleted, FollowerFetched}
@@ -220,9 +216,14 @@ class Forfeits:
     def _fetched(self, body: FollowerFetched, leader: str) -> None:
         """A leader counts a follower up to an offset."""
         place, one = (body.topic, body.partition), body.follower
-        self._counted[place] = most = max(self._counted.get(place, 0), body.offset)
+        if body.offset < self._counted.get(place, 0):
+            return
+        self._counted[place] = body.offset
+        # Nearly always no member is marked, and nothing more is asked.
+        if not (self._harmed.get(place) or self._failed.get(place)):
+            return
         # The process that runs began after the failure. A leader does not count itself.
-        caught_up = body.offset >= most and body.client == self._processes.get(one) != leader
+        caught_up = body.client == self._processes.get(one) != leader
         if caught_up and one in self._marked(place) and one not in self._down:
             self._harmed.get(place, {}).pop(one, None)
             self._failed.get(place, set()).discard(one)

@@ -63,7 +63,7 @@ from fencepost_kafka import (
     TopicCommitted,
     topic_of,
 )
-from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
+from fencepost_kafka.judging.forfeits import FORFEITING, RESTORING, Forfeits
 from fencepost_kafka.judging.takeovers import TAKING
 from fencepost_kafka.vocabulary import Role
 
@@ -285,22 +285,26 @@ class PresentTopics:
         """What is held for the partition of an event, and for all of them if it is a fault; none if
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
-        if type(body) in _DECIDING:
+        kind = type(body)
+        if kind in RESTORING:
+            self._forfeits.take(body, event.process)
+        elif kind in _DECIDING:
             found = self._decides(event, body)
             if found is not None:
                 return found
+        partition: int = body.partition
         topic = self._topics.get(body.topic) or self._of(body.topic)
-        if body.partition in topic.forfeited:
+        if partition in topic.forfeited:
             return ()
         if not topic.made:
             topic.uses(event)
         # Before any deletion there is one topic of the name, and every event is of it. So nothing
         # is asked.
-        if (
-            topic.by_record or topic.by_client or body.partition in topic.anew
-        ) and not topic.counts(event):
+        if (topic.by_record or topic.by_client or partition in topic.anew) and not topic.counts(
+            event
+        ):
             return ()
-        return topic.parts.get(body.partition) or self._part(topic, body)
+        return topic.parts.get(partition) or self._part(topic, body)
 
     def _decides(self, event: Event, body: Any) -> tuple[Held, ...] | None:
         """Applies an event that decides about others. Returns what it belongs to; None: that is

@@ -122,8 +122,7 @@ class Fit:
             self.seen = around.changes, record
             least = bounds.least_in_sync if bounds else 1
             self.unfit = UNCOMMITTED if record is None else around.unfit(record, least)
-            known = record is not None and bounds is not None
-            self.may_be_whole = known and around.may_be_whole(record, least)
+            self.may_be_whole = record is not None and around.may_be_whole(record, least)
         reason = self.unfit
         whole_ns = self._whole_ns(around, record, bounds, at_ns, disturbance)
         self.small = reason is not None

@@ -6,6 +6,7 @@ stalled for more than a tenth of the lease.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
@@ -121,7 +122,7 @@ class _Leases:
     period_ns: int = 0
     given_ns: int = 0
     """The period that a controller has named last, in an answer that accepts a heartbeat."""
-    held: dict[str, _Held] = field(default_factory=dict)
+    held: defaultdict[str, _Held] = field(default_factory=lambda: defaultdict(_Held))
     brokers: dict[int, _Watched] = field(default_factory=dict)
     expiries: dict[int, tuple[int, Cause]] = field(default_factory=dict)
     exchanges: Exchanges = field(default_factory=Exchanges)
@@ -239,7 +240,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
     # ------------------------------------------------------------------------- the broker's side
 
     def _granted(self, state: _Leases, event: Event, body: LeaseGranted) -> None:
-        held = state.held.setdefault(event.process, _Held())
+        held = state.held[event.process]
         if body.next_state != "ACTIVE":
             return
         # A late renewal does not undo that the process was active past the end of its lease.
@@ -261,7 +262,7 @@ class LostLeaseIsFenced(Rule[_Leases]):
             held.doubted, held.accused = [], False
 
     def _changed(self, state: _Leases, event: Event, body: BrokerStateChanged) -> Findings:
-        held = state.held.setdefault(event.process, _Held())
+        held = state.held[event.process]
         was, held.active = held.active, body.new == "ACTIVE"
         if held.active and event.process not in state.exchanges.taking:
             broken = violated(

@@ -27,8 +27,6 @@ class Batch:
         self.digest = body.digest
         self.batch_epoch = body.batch_epoch
         self.body = body
-        self.known: Known = (self.digest, process, self.batch_epoch)
-        """It as the first that was committed at its offset."""
 
 
 @final
@@ -165,9 +163,7 @@ class ReplicaLogs:
             count += 1
             known = committed.get(batch.base_offset)
             if known is None:
-                same = batch.process == process
-                digest, epoch = batch.digest, batch.batch_epoch
-                committed[batch.base_offset] = batch.known if same else (digest, process, epoch)
+                committed[batch.base_offset] = batch.digest, process, batch.batch_epoch
             elif known[0] == batch.digest:
                 agreed = True
             elif conflict is None:

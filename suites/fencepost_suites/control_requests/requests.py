@@ -11,7 +11,7 @@ former process of the broker if it was sent before the current process began.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
@@ -167,7 +167,7 @@ Sent = tuple[ControlRequestSent, Cause, int]
 class Requests:
     """The brokers' processes, and the control requests that were sent."""
 
-    processes: dict[str, _Process] = field(default_factory=dict)
+    processes: defaultdict[str, _Process] = field(default_factory=lambda: defaultdict(_Process))
     sent: dict[tuple[str, int], Sent] = field(default_factory=dict)
     """(controller process, number) -> the request."""
     numbered: dict[tuple[object, ...], Sent] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class Requests:
         return None
 
     def _process(self, event: Event) -> _Process:
-        return self.processes.setdefault(event.process, _Process())
+        return self.processes[event.process]
 
     def _answered(self, event: Event, body: ControlRequestAnswered) -> Request | None:
         process = self._process(event)

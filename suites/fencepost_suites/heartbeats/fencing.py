@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -112,7 +113,7 @@ LIFE_KINDS: frozenset[type[Struct]] = frozenset(
 class _Contacts:
     """The brokers' processes, and the timeout that each has named."""
 
-    of: dict[str, Contact] = field(default_factory=dict)
+    of: defaultdict[str, Contact] = field(default_factory=lambda: defaultdict(Contact))
     named: dict[str, int] = field(default_factory=dict)
     accepted: dict[str, dict[int, None]] = field(default_factory=dict)
     """process -> the numbers of its newest heartbeats that controllers accepted, by their events.
@@ -205,7 +206,7 @@ class SilenceFences(Rule[_Contacts]):
         if isinstance(body, ProcessExited):
             state.died(body.ended)
         name = body.ended if isinstance(body, ProcessExited) else event.process
-        one = state.of.setdefault(name, Contact())
+        one = state.of[name]
         state.begin(name, one)
         self._overdue(one, event.at_ns, event.ref)
         if isinstance(body, ProcessExited):
@@ -279,7 +280,7 @@ class _Fences:
     """The controllers' terms, and the contacts of brokers with them."""
 
     terms: Terms = field(default_factory=Terms)
-    contacts: dict[str, Contact] = field(default_factory=dict)
+    contacts: defaultdict[str, Contact] = field(default_factory=lambda: defaultdict(Contact))
     accepted: dict[tuple[str, str], int] = field(default_factory=dict)
     """(controller, broker's process) -> when the controller last accepted its heartbeat."""
     received_ns: dict[str, int] = field(default_factory=dict)
@@ -339,7 +340,7 @@ class ControllerIsFirst(Rule[_Fences]):
                 state.refused.discard(event.process)
             case MetadataHeartbeatReceived():
                 state.refused.add(event.process)
-        contact = state.contacts.setdefault(event.process, Contact())
+        contact = state.contacts[event.process]
         contact.take(event)
         if isinstance(body, BrokerStateChanged) and (body.old, body.new) == ("ACTIVE", "FENCED"):
             # Another reason counts with its own event, where the broker has it.

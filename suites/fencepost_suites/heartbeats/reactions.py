@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import final
 
@@ -87,7 +88,7 @@ class _Reaction:
 class _Reactions:
     """The brokers' processes."""
 
-    of: dict[str, _Reaction] = field(default_factory=dict)
+    of: defaultdict[str, _Reaction] = field(default_factory=lambda: defaultdict(_Reaction))
     faults: Excuses = field(default_factory=Excuses)
     suspects: list[Deadline] = field(default_factory=list)
 
@@ -99,7 +100,7 @@ class _Reactions:
             name = body.ended
         elif isinstance(body, MetadataHeartbeatAnswered):
             name = body.client
-        return name, self.of.setdefault(name, _Reaction())
+        return name, self.of[name]
 
     def close(self, name: str, one: _Reaction, at_ns: int, did: str) -> Cause | None:
         """Ends the wait for a reaction, and judges how long it took; returns the answer that it was

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import final
 
@@ -64,7 +65,7 @@ class _Node:
 class _Metrics:
     """Every process, and the highest offset that any node knew to be committed."""
 
-    nodes: dict[str, _Node] = field(default_factory=dict)
+    nodes: defaultdict[str, _Node] = field(default_factory=lambda: defaultdict(_Node))
     stable: int = 0
     stable_ref: Cause | None = None
 
@@ -93,7 +94,7 @@ class MetricsMatchHistory(Rule[_Metrics]):
         MetricsReported,
     )
     def step(self, state: _Metrics, event: Event, body: Struct) -> Findings:
-        node = state.nodes.setdefault(event.process, _Node())
+        node = state.nodes[event.process]
         before_ns, node.newest_ns = node.newest_ns, event.at_ns
         match body:
             case NodeStarted():

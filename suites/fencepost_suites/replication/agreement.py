@@ -52,7 +52,7 @@ class _Agreement:
     """Where the log of each process ends."""
     newest: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process with a log, whose end the next one goes on from."""
-    told: dict[bool, dict[str, Cause]] = field(default_factory=dict)
+    told: dict[bool, dict[str, Cause]] = field(default_factory=lambda: {True: {}, False: {}})
     """Whether it told what it stored -> process -> the first such batch. Nodes that never tell
     that are of a system whose disks are read instead."""
 
@@ -65,7 +65,7 @@ class _Agreement:
         # where the former one has told all: each batch with what it holds, before it was stored. A
         # node whose log is read prints a batch that it has stored, and may be killed in between.
         # Only the disk of a second process may be a copy.
-        told_all = former in self.told.get(True, {})
+        told_all = former in self.told[True]
         if former != process and told_all and not is_second(slot):
             end = min(end, known.get(former, end))
         self.ends.names(process, end)
@@ -89,7 +89,9 @@ class ReplicasAgree(Rule[_Agreement]):
     def _appended(self, state: _Agreement, event: Event, body: LogAppended) -> Findings:
         batch = state.logs.append(event, body)
         process, base = batch.process, batch.base_offset
-        state.told.setdefault(bool(batch.digest), {}).setdefault(process, event.ref)
+        told = state.told[bool(batch.digest)]
+        if process not in told:
+            told[process] = event.ref
         state.newest[slot_of(process)] = process
         ended = state.ends.appends(process, base, batch.log_end)
         # Two ends: the one that the replica names, and the one that its events have made. A replica
@@ -161,8 +163,8 @@ class ReplicasAgree(Rule[_Agreement]):
                         at, process, one, partition_of(body), state.terms.of(one.other_epoch)
                     )
                 )
-        if True in state.told:
-            for process, at in state.told.get(False, {}).items():
+        if state.told[True]:
+            for process, at in state.told[False].items():
                 why = Reason.of(
                     "{process} did not tell what it stored, as others do",
                     process=process_scope(process),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
@@ -401,7 +402,7 @@ class _Epochs:
 class _Topics:
     """The epochs of each topic, and who may share an id."""
 
-    of: dict[str, _Epochs] = field(default_factory=dict)
+    of: defaultdict[str, _Epochs] = field(default_factory=lambda: defaultdict(_Epochs))
     takeovers: Takeovers = field(default_factory=Takeovers)
     """Over ZooKeeper only: the registrations there."""
     ids: dict[str, int] = field(default_factory=dict)
@@ -437,7 +438,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
 
     @on(TopicCommitted, PartitionCommitted, LeadershipStarted)
     def step(self, topics: _Topics, event: Event, body: Any) -> Findings:
-        state = topics.of.setdefault(body.topic, _Epochs())
+        state = topics.of[body.topic]
         match body:
             case TopicCommitted():
                 state.begun_at.add(body.offset)
@@ -470,7 +471,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
         event: Event,
         body: LeadershipStarted | FollowerFetched | HighWatermarkAdvanced,
     ) -> None:
-        state = topics.of.setdefault(body.topic, _Epochs())
+        state = topics.of[body.topic]
         state.led.setdefault((event.process, body.partition, body.leader_epoch), event)
 
     @staticmethod

@@ -412,25 +412,38 @@ class SilentIsFenced(Rule[_Sessions]):
     state = _Sessions
 
     @on(
+        *(SessionConfigured, HeartbeatAnswered, MetadataApplied, MetadataCommitted, LeaseExpired),
+    )
+    def _said(self, state: _Sessions, event: Event, body: Struct) -> Findings:
+        """Something is told that changes neither who acts as the controller nor what hinders it."""
+        self._overdue(state, event.at_ns, event.ref)
+        match body:
+            case SessionConfigured():
+                state.timeouts[body.broker_id] = body.timeout_ms * MS
+            case MetadataApplied():
+                state.apply(body.offset, event.at_ns)
+            case MetadataCommitted():
+                state.read_ns = event.at_ns
+            case LeaseExpired():
+                state.over[body.broker_id] = event.at_ns
+            case HeartbeatAnswered(error="NONE"):
+                state.accepted(body.broker_id, body.received_at_ns)
+        if state.silent and state.disturbed:
+            self._hindered(state, event.at_ns)
+        return NOTHING
+
+    @on(
         *QUORUM_KINDS,
         NodeStarted,
-        SessionConfigured,
-        BrokerCommitted,
         ProcessExited,
         FaultInjected,
         FaultHealed,
         FaultTookEffect,
-        HeartbeatAnswered,
         ControllerElected,
         ControllerResigned,
         BrokerDeleted,
-        MetadataApplied,
-        MetadataCommitted,
-        LeaseExpired,
     )
-    def step(self, state: _Sessions, event: Event, body: Struct) -> Findings:
-        if isinstance(body, BrokerCommitted):
-            return self._committed(state, event, body)
+    def _changed(self, state: _Sessions, event: Event, body: Struct) -> Findings:
         term, disturbed = (state.acting, state.epoch), bool(state.silent) and state.disturbed
         # The healing itself began earlier than its event. So what is late is decided in `_learn`,
         # by the time of its beginning.
@@ -453,9 +466,14 @@ class SilentIsFenced(Rule[_Sessions]):
             )
             or (state.silent and state.disturbed)
         ):
-            for silence in state.silent.values():
-                silence.whole_ns = event.at_ns
+            self._hindered(state, event.at_ns)
         return NOTHING
+
+    @staticmethod
+    def _hindered(state: _Sessions, at_ns: int) -> None:
+        """Something may keep a controller from being elected until now."""
+        for silence in state.silent.values():
+            silence.whole_ns = at_ns
 
     def _learn(self, state: _Sessions, event: Event) -> None:
         body = event.body
@@ -468,8 +486,6 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.incarnations[body.incarnation] = event.process
             case NodeStarted(role="controller"):
                 state.controllers.add(slot_of(event.process))
-            case SessionConfigured():
-                state.timeouts[body.broker_id] = body.timeout_ms * MS
             case ProcessExited():
                 if body.ended in state.ids:
                     state.ended.add(body.ended)
@@ -482,14 +498,6 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.resumed(state.faults.now[body.fault_id], event.at_ns)
             case FaultTookEffect(fault_id=fault_id) if fault_id in state.waiting:
                 self._struck(state, event, replaced(state.waiting[fault_id], receipt=True))
-            case MetadataApplied():
-                state.apply(body.offset, event.at_ns)
-            case MetadataCommitted():
-                state.read_ns = event.at_ns
-            case LeaseExpired():
-                state.over[body.broker_id] = event.at_ns
-            case HeartbeatAnswered(error="NONE"):
-                state.accepted(body.broker_id, body.received_at_ns)
             case FaultHealed():
                 state.waiting.pop(body.fault_id, None)
                 # Healing is recorded once every link answers again, which may take a while.
@@ -541,6 +549,7 @@ class SilentIsFenced(Rule[_Sessions]):
                 state.silencing.setdefault(body.fault_id, set()).add(process)
                 state.begin(process, event)
 
+    @on(BrokerCommitted)
     def _committed(self, state: _Sessions, event: Event, body: BrokerCommitted) -> Findings:
         was = state.records.get(body.broker_id)
         if was is not None and body.offset <= was.offset:

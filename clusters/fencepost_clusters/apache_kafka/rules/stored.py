@@ -13,6 +13,7 @@ themselves.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -75,14 +76,14 @@ _NO_RECORD = 1 << 62
 
 STORED_KINDS: frozenset[type[Struct]] = frozenset(
     {
-        *(NodeStarted, ProcessExited, LogAppended, LogTruncated),
+        *(NodeStarted, ProcessExited, LogTruncated),
         *(FollowingStarted, LeadershipStarted, PartitionCommitted),
         *(IsrChangeAsked, TopicCommitted, AdminCompleted, BrokerCommitted),
     }
 )
-"""The kinds that `Stored` reads."""
+"""The kinds that `Stored.learn` reads; `Stored.appended` has the most frequent one."""
 OF_TOPIC = (
-    *(LogAppended, LogTruncated, FollowingStarted, LeadershipStarted),
+    *(LogTruncated, FollowingStarted, LeadershipStarted),
     *(PartitionCommitted, IsrChangeAsked),
 )
 """Those of them that are about a partition."""
@@ -111,7 +112,9 @@ class Stored:
 
     ids: dict[str, int] = field(default_factory=dict)
     """slot -> broker id."""
-    ends: dict[TopicPartition, dict[str, int]] = field(default_factory=dict)
+    ends: defaultdict[TopicPartition, dict[str, int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     """partition -> slot -> the end of its log."""
     ended: dict[TopicPartition, dict[int, tuple[str, int, int]]] = field(default_factory=dict)
     """partition -> broker id -> the second process with that id that ended last, how far it had
@@ -161,29 +164,30 @@ class Stored:
                 if self.records[place].offset <= newest:
                     del self.records[place]
         if anew:
-            self.ends = {place: one for place, one in self.ends.items() if place[0] != name}
+            for place in [one for one in self.ends if one[0] == name]:
+                del self.ends[place]
             self.ended = {place: one for place, one in self.ended.items() if place[0] != name}
             self.held = {place: one for place, one in self.held.items() if place[0] != name}
         return name if anew else ""
 
+    def appended(self, event: Event, body: LogAppended) -> bool:
+        """Applies an append; returns whether it is of the topic that there is now."""
+        # Only an append shows that a broker logs what it stores.
+        self.telling.add(self.ids.get(slot_of(event.process), -1))
+        if not self.of_present(event):
+            return False
+        self._reaches(event, body)
+        return True
+
     def learn(self, event: Event) -> None:
-        """Applies an event of one of `STORED_KINDS`."""
-        if isinstance(event.body, LogAppended):
-            # Only an append shows that a broker logs what it stores.
-            self.telling.add(self.ids.get(slot_of(event.process), -1))
+        """Applies an event of one of `STORED_KINDS`, but an append."""
         if isinstance(event.body, OF_TOPIC) and not self.of_present(event):
             return
         match event.body:
-            case LogAppended() | FollowingStarted() | LeadershipStarted() as body:
-                place = body.topic, body.partition
-                self.ends.setdefault(place, {})[slot_of(event.process)] = body.log_end
-                # A line that was logged before the suspicious event may be read after it, since
-                # each process has a log of its own. So a suspect waits for the end of the run.
-                if self.suspects:
-                    self._stored(event, place, body.log_end)
+            case FollowingStarted() | LeadershipStarted() as body:
+                self._reaches(event, body)
             case LogTruncated() as body:
-                place = body.topic, body.partition
-                self.ends.setdefault(place, {})[slot_of(event.process)] = body.to_offset
+                self.ends[body.topic, body.partition][slot_of(event.process)] = body.to_offset
             case PartitionCommitted() as body:
                 self._committed(event, body)
             case IsrChangeAsked() as body:
@@ -212,6 +216,17 @@ class Stored:
             self.ended.setdefault(place, {})[replica] = process, end, at_ns
             if self.started.get(holder) == process:
                 self.held.setdefault(place, {})[replica] = end
+
+    def _reaches(
+        self, event: Event, body: LogAppended | FollowingStarted | LeadershipStarted
+    ) -> None:
+        """A replica names the end of its log."""
+        place = body.topic, body.partition
+        self.ends[place][slot_of(event.process)] = body.log_end
+        # A line that was logged before the suspicious event may be read after it, since each
+        # process has a log of its own. So a suspect waits for the end of the run.
+        if self.suspects:
+            self._stored(event, place, body.log_end)
 
     def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
         """A replica has stored something, maybe before what looked wrong."""
@@ -281,17 +296,19 @@ class Stored:
         self.suspects = [replace(one, offset=_NO_RECORD) if now else one for one, now in known]
         self.suspects += [replace(one, lacking=now, offset=_NO_RECORD) for one, now in back if now]
 
-    def end_of(self, place: TopicPartition, replica: int) -> int | None:
-        """How far a broker has stored a partition; of two processes with its id, the one that has
-        more of it. None: it has not said."""
-        ends = self.ends.get(place, {})
-        known = [end for slot, end in ends.items() if self.ids.get(slot) == replica]
-        return max(known, default=None)
+    def ends_of(self, place: TopicPartition) -> Mapping[int, int]:
+        """How far each broker has stored a partition; of two processes with its id, the one that
+        has more of it. A broker that has not said so is not in it."""
+        known: dict[int, int] = {}
+        for slot, end in self.ends.get(place, {}).items():
+            one = self.ids.get(slot, -1)
+            known[one] = max(end, known.get(one, end))
+        return known
 
-    def _counted(self, place: TopicPartition, replica: int) -> int | None:
-        """How far a leader may have counted a member of the ISR; None: it has not said."""
-        end, held = self.end_of(place, replica), self.held.get(place, {}).get(replica)
-        return end if held is None else max(held, -1 if end is None else end)
+    def _counted(self, place: TopicPartition) -> Mapping[int, int]:
+        """How far a leader may have counted each broker, if it has said how far it stored."""
+        ends, held = self.ends_of(place), self.held.get(place, {})
+        return {**ends, **{one: max(end, ends.get(one, end)) for one, end in held.items()}}
 
     def short(
         self,
@@ -344,8 +361,8 @@ class Stored:
             return NOTHING
         if len(record.isr) < 2 or not self.telling:
             return NOTHING
-        known = {one: self._counted(place, one) for one in record.isr}
-        short = {one: has for one, has in known.items() if has is not None and has < end}
+        ends = self._counted(place)
+        short = {one: ends[one] for one in record.isr if ends.get(one, end) < end}
         if short:
             did += ", while of the ISR {isr}"
             isr = tuple(map(broker_of, record.isr))
@@ -362,7 +379,7 @@ class Stored:
             )
             return NOTHING
         # A member that has said nothing may lack it: that is no violation, and no exercise either.
-        if None in known.values():
+        if not ends.keys() >= {*record.isr}:
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
 
@@ -399,14 +416,23 @@ class AcknowledgedIsStored(Rule[Stored]):
     planes = KRAFT
     state = Stored
 
-    @on(*STORED_KINDS, ProduceInvoked, ProduceCompleted)
-    def step(self, state: Stored, event: Event, body: Struct) -> Findings:
-        if isinstance(body, ProduceInvoked):
-            state.of_present(event)  # its answer is of the topic that there is by now
-            return NOTHING
-        if not isinstance(body, ProduceCompleted):
-            state.learn(event)
-            return NOTHING
+    @on(LogAppended)
+    def _appended(self, state: Stored, event: Event, body: LogAppended) -> Findings:
+        state.appended(event, body)
+        return NOTHING
+
+    @on(*STORED_KINDS)
+    def _learn(self, state: Stored, event: Event, body: Struct) -> Findings:
+        state.learn(event)
+        return NOTHING
+
+    @on(ProduceInvoked)
+    def _invoked(self, state: Stored, event: Event, body: ProduceInvoked) -> Findings:
+        state.of_present(event)  # its answer is of the topic that there is by now
+        return NOTHING
+
+    @on(ProduceCompleted)
+    def _completed(self, state: Stored, event: Event, body: ProduceCompleted) -> Findings:
         # Without an offset, the acknowledgement does not say how far the members must have stored.
         if body.outcome != "ok" or body.acks != -1 or body.offset < 0:
             return NOTHING
@@ -441,29 +467,29 @@ class ReadIsStored(Rule[_Read]):
     planes = KRAFT
     state = _Read
 
-    @on(*STORED_KINDS, ProduceInvoked, ConsumerPositioned, Polled)
-    def step(self, state: _Read, event: Event, body: Struct) -> Findings:
+    @on(LogAppended)
+    def _appended(self, state: _Read, event: Event, body: LogAppended) -> Findings:
+        if state.stored.appended(event, body) and body.as_leader:
+            state.led[body.topic, body.partition] = body.log_end
+        return NOTHING
+
+    @on(*STORED_KINDS)
+    def _learn(self, state: _Read, event: Event, body: Struct) -> Findings:
         match body:
-            case Polled():
-                return self._polled(state, event, body)
-            case ConsumerPositioned() | ProduceInvoked():
-                state.stored.of_present(event)  # of the topic that there is by now
             case TopicCommitted() | AdminCompleted():
                 name = state.stored.forget(body, event.at_ns)
                 state.led = {place: end for place, end in state.led.items() if place[0] != name}
             case _:
                 state.stored.learn(event)
-                if isinstance(body, LogAppended) and state.stored.of_present(event):
-                    self._appended(state, body)
         return NOTHING
 
-    @staticmethod
-    def _appended(state: _Read, body: LogAppended) -> None:
-        if body.as_leader:
-            state.led[body.topic, body.partition] = body.log_end
+    @on(ProduceInvoked, ConsumerPositioned)
+    def _begins(self, state: _Read, event: Event, body: Struct) -> Findings:
+        state.stored.of_present(event)  # of the topic that there is by now
+        return NOTHING
 
-    @staticmethod
-    def _polled(state: _Read, event: Event, body: Polled) -> Findings:
+    @on(Polled)
+    def _polled(self, state: _Read, event: Event, body: Polled) -> Findings:
         if not body.offsets or body.final:
             return NOTHING
         place, last = (body.topic, body.partition), body.offsets[-1]
@@ -492,11 +518,18 @@ class CommitsOnStoredIsr(Rule[Stored]):
     planes = KRAFT
     state = Stored
 
-    @on(*STORED_KINDS, HighWatermarkAdvanced)
-    def step(self, state: Stored, event: Event, body: Struct) -> Findings:
-        if not isinstance(body, HighWatermarkAdvanced):
-            state.learn(event)
-            return NOTHING
+    @on(LogAppended)
+    def _appended(self, state: Stored, event: Event, body: LogAppended) -> Findings:
+        state.appended(event, body)
+        return NOTHING
+
+    @on(*STORED_KINDS)
+    def _learn(self, state: Stored, event: Event, body: Struct) -> Findings:
+        state.learn(event)
+        return NOTHING
+
+    @on(HighWatermarkAdvanced)
+    def _commits(self, state: Stored, event: Event, body: HighWatermarkAdvanced) -> Findings:
         if not body.as_leader:
             return NOTHING
         place = body.topic, body.partition
@@ -508,11 +541,12 @@ class CommitsOnStoredIsr(Rule[Stored]):
             process=process_scope(event.process),
             high_watermark=body.high_watermark,
         )
-        record = state.records.get(place)
-        shrunk = record is not None and set(record.isr) < set(record.replicas)
         # With a full ISR, a leader that counts every replica commits the same: only a smaller ISR
         # tells the two apart.
-        return found if shrunk else NOTHING
+        record = state.records.get(place)
+        if record is None or record.isr == record.replicas:
+            return NOTHING
+        return found if set(record.isr) < set(record.replicas) else NOTHING
 
     def end(self, state: Stored, end: RunEnd) -> Findings:
         return state.findings(end)
@@ -530,7 +564,7 @@ class _Entering:
     def had(self, place: TopicPartition, replica: int, at_ns: int) -> int | None:
         """How far a broker had stored a partition, or a second process with its id that has ended
         since; None: it has not said."""
-        end = self.stored.end_of(place, replica)
+        end = self.stored.ends_of(place).get(replica)
         counted = self.stored.had_since(place, replica, at_ns - _FETCH_WAITS_NS)
         return None if end is None else max(end, counted)
 
@@ -547,7 +581,7 @@ class _Entering:
     ) -> None:
         """A replica enters, by the record at offset `by`, and lacks something, unless a line of
         before shows that it had it. `did` says who took it in, as a template with facts."""
-        had = {replica: self.stored.end_of(place, replica)}
+        had = {replica: self.stored.ends_of(place).get(replica)}
         joining = broker_of(replica)
         self.stored.suspects.append(
             _Suspect(
@@ -590,10 +624,10 @@ class _Entering:
         """A leader raises its high watermark."""
         place = body.topic, body.partition
         marks = self.marks.setdefault(event.process, {}).setdefault(place, [])
+        marks.append((event.at_ns, body.high_watermark))
         # Only the newest settled mark is asked for, so the older ones are dropped.
-        settled = [one for one in marks if event.at_ns - one[0] >= SETTLED_NS][-1:]
-        fresh = [one for one in marks if event.at_ns - one[0] < SETTLED_NS]
-        self.marks[event.process][place] = [*settled, *fresh, (event.at_ns, body.high_watermark)]
+        while len(marks) > 1 and event.at_ns - marks[1][0] >= SETTLED_NS:
+            del marks[0]
 
 
 @final
@@ -610,17 +644,25 @@ class EntersCaughtUp(Rule[_Entering]):
     planes = KRAFT
     state = _Entering
 
-    @on(*STORED_KINDS, HighWatermarkAdvanced, IsrChangeAnswered)
+    @on(LogAppended)
+    def _appended(self, state: _Entering, event: Event, body: LogAppended) -> Findings:
+        state.stored.appended(event, body)
+        return NOTHING
+
+    @on(HighWatermarkAdvanced)
+    def _raised(self, state: _Entering, event: Event, body: HighWatermarkAdvanced) -> Findings:
+        if body.as_leader and state.stored.of_present(event):
+            state.raised(event, body)
+        return NOTHING
+
+    @on(*STORED_KINDS, IsrChangeAnswered)
     def step(self, state: _Entering, event: Event, body: Struct) -> Findings:
         if isinstance(body, TopicCommitted | AdminCompleted):
             state.forget(state.stored.forget(body, event.at_ns))
             return NOTHING
-        about = (*OF_TOPIC, HighWatermarkAdvanced, IsrChangeAnswered)
-        if isinstance(body, about) and not state.stored.of_present(event):
+        if isinstance(body, (*OF_TOPIC, IsrChangeAnswered)) and not state.stored.of_present(event):
             return NOTHING
         match body:
-            case HighWatermarkAdvanced(as_leader=True):
-                state.raised(event, body)
             case LeadershipStarted():
                 # What it had committed as an earlier leader may be lost since.
                 place = body.topic, body.partition
