@@ -144,8 +144,10 @@ class _ByKeys:
         if len(keys) == 1:
             # One key, as for most events: the tuple that is kept is returned as it is.
             found = self._held.get(keys[0]) or self._new(keys[0])
-        else:
+        elif keys:
             found = tuple(held for key in keys for held in self._held.get(key) or self._new(key))
+        else:
+            found = ()  # as for what followers store, where only leaders are judged
         self._last = keys, found
         return found
 

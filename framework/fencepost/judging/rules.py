@@ -128,7 +128,7 @@ class Rule(Generic[S]):
         function are asked together."""
         # By that function and not by a constant: rules are grouped by their `keys` function, so all
         # rules about the whole run are one group.
-        return whole_run(event)
+        return _RUN
 
     def start(self, key: Key, shared: Shared) -> S:
         """The state of a key before its first event. It may hold objects of `shared`, which other

@@ -76,10 +76,10 @@ def by_slot_serving(event: Event) -> Keys:
     """The slot of a node, the slot that a probe was sent to, or in which the harness started a
     process; without what followers store."""
     body: Any = event.body
-    if type(body) is ProcessSpawned:
-        return ((body.slot,),)
     if type(body) is LogAppended:
         return ((slot_of(event.process),),) if body.as_leader else NONE
+    if type(body) is ProcessSpawned:
+        return ((body.slot,),)
     if type(body) is ProbeCompleted:
         return ((body.slot,),)
     return ((slot_of(event.process),),)

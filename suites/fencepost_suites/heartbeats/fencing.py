@@ -175,8 +175,10 @@ class _Contacts:
         """A process that asks, and is active though no heartbeat of it was accepted, is in contact
         from when it became active, and for as long as other brokers name. One that asks nobody
         follows an older protocol."""
+        if one.active is None or one.sent is None:
+            return
         timeout_ns = max((ns for name, ns in self.named.items() if name != process), default=0)
-        if one.active is not None and one.sent is not None and timeout_ns:
+        if timeout_ns:
             one.contact_ns, one.contact = one.active.at_ns, one.active.ref
             one.timeout_ns, one.active = timeout_ns, None
 
@@ -195,14 +197,30 @@ class SilenceFences(Rule[_Contacts]):
     clause = "HB-06"
     state = _Contacts
 
-    @on(*LIFE_KINDS, LogAppended, FetchServed, ControllerBegan, MetadataHeartbeatAnswered)
+    @on(MetadataHeartbeatAnswered)
+    def _answered(
+        self, state: _Contacts, event: Event, body: MetadataHeartbeatAnswered
+    ) -> Findings:
+        state.answered(event, body)
+        return NOTHING
+
+    @on(ControllerBegan)
+    def _elected(self, state: _Contacts, event: Event, body: ControllerBegan) -> Findings:
+        state.process_of[body.broker_id] = event.process
+        return NOTHING
+
+    @on(LogAppended, FetchServed)
+    def _serves(self, state: _Contacts, event: Event, body: Struct) -> Findings:
+        one = state.of[event.process]
+        state.begin(event.process, one)
+        self._overdue(one, event.at_ns, event.ref)
+        # That it has stopped is its own word. It goes on as it was if it serves a client.
+        if one.stopped:
+            one.state, one.stopped = one.stopped, ""
+        return NOTHING
+
+    @on(*LIFE_KINDS)
     def step(self, state: _Contacts, event: Event, body: Struct) -> Findings:
-        if isinstance(body, MetadataHeartbeatAnswered):
-            state.answered(event, body)
-            return NOTHING
-        if isinstance(body, ControllerBegan):
-            state.process_of[body.broker_id] = event.process
-            return NOTHING
         if isinstance(body, ProcessExited):
             state.died(body.ended)
         name = body.ended if isinstance(body, ProcessExited) else event.process
@@ -212,12 +230,9 @@ class SilenceFences(Rule[_Contacts]):
         if isinstance(body, ProcessExited):
             one.state = ""
             return NOTHING
-        # Its own word. It goes on as it was if it serves a client.
         if isinstance(body, NodeStopped):
             one.stopped, one.state = one.state, ""
             return NOTHING
-        if one.stopped and isinstance(body, LogAppended | FetchServed):
-            one.state, one.stopped = one.stopped, ""
         was, connected = one.state, one.session == "connected"
         state.take(event, one)
         fenced = isinstance(body, BrokerStateChanged) and was == "ACTIVE" and body.new == "FENCED"

@@ -222,7 +222,8 @@ class _Leaders:
 
     def of(self, body: Any) -> _Blocked:
         """The partition that an event is about."""
-        self.goes_on()
+        if self.exited:
+            self.goes_on()
         place = (body.topic, body.partition)
         one = self.partitions.get(place)
         if one is None:

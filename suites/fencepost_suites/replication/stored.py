@@ -107,10 +107,6 @@ class StoredEnds:
             return
         self.taken = event
         match event.body:
-            case FaultInjected(receipt=True) as body:
-                # Without a receipt the disk may be whole, and the follower's loss its own.
-                for slot in sorted(body.acts(*HARMS_DISK)):
-                    self.loses(slot, body.fault_id)
             case LogAppended() as body:
                 self.appends(event.process, body.base_offset, body.log_end)
             case FollowerFetched() as body:
@@ -129,6 +125,10 @@ class StoredEnds:
                 self.reports(event.process, to_offset)
             case PartitionCommitted() as body:
                 self._stores(event.process, body)
+            case FaultInjected(receipt=True) as body:
+                # Without a receipt the disk may be whole, and the follower's loss its own.
+                for slot in sorted(body.acts(*HARMS_DISK)):
+                    self.loses(slot, body.fault_id)
 
     def _begins(self, process: str, log_end: int, leader: int) -> None:
         """A process leads (-1) or follows a leader from now on."""
@@ -188,6 +188,8 @@ class StoredEnds:
     def lost(self, leader: str, end: int) -> dict[str, Loss]:
         """Each process but the leader that had a log up to there on a disk which a fault has harmed
         since, and what it lost."""
+        if not self.losses:
+            return {}
         return {
             self.slots[slot]: loss
             for slot, loss in self.losses.items()
