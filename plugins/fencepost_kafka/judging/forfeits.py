@@ -219,18 +219,21 @@ class Forfeits:
         if body.offset < self._counted.get(place, 0):
             return
         self._counted[place] = body.offset
-        # Nearly always no member is marked, and nothing more is asked.
-        if not (self._harmed.get(place) or self._failed.get(place)):
+        marked = self._marked(place)
+        if not marked:
             return
         # The process that runs began after the failure. A leader does not count itself.
         caught_up = body.client == self._processes.get(one) != leader
-        if caught_up and one in self._marked(place) and one not in self._down:
+        if caught_up and one in marked and one not in self._down:
             self._harmed.get(place, {}).pop(one, None)
             self._failed.get(place, set()).discard(one)
 
     def _marked(self, place: Place) -> Collection[int]:
         """The members of an ISR that have failed or lost their disks."""
-        return self._harmed.get(place, {}).keys() | self._failed.get(place, set())
+        harmed, failed = self._harmed.get(place), self._failed.get(place)
+        if not harmed and not failed:  # nearly always
+            return ()
+        return {*(harmed or ()), *(failed or ())}
 
     def _ended(self, slot: str) -> Sequence[tuple[Place, Reason]]:
         """A broker's process ended. The end of a second process counts as its takeover did."""
