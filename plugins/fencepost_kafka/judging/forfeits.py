@@ -90,10 +90,6 @@ FORFEITING: Final[frozenset[type[Struct]]] = (
     TAKING | RESTORING | {FaultInjected, PhaseStarted, PartitionCommitted, TopicCommitted}
 )
 """The events that `Forfeits.take` applies."""
-CATCHING_UP: Final[frozenset[type[Struct]]] = frozenset(
-    {ProduceInvoked, ProduceCompleted, FollowerFetched}
-)
-"""Those of them that forfeit nothing, and are many: they show that a member has caught up."""
 _KEEPS_SESSIONS = "zookeeper"
 
 

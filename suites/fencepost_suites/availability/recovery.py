@@ -54,7 +54,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
-from fencepost_kafka.judging.forfeits import CATCHING_UP, FORFEITING, Forfeits
+from fencepost_kafka.judging.forfeits import FORFEITING, RESTORING, Forfeits
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 
@@ -275,7 +275,7 @@ class RecoversInTime(Rule[_Healing]):
 
     @on(
         *SURROUNDINGS,
-        *(FORFEITING - CATCHING_UP),
+        *(FORFEITING - RESTORING),
         BoundsStated,
         BrokerCommitted,
         BrokerDeclared,
@@ -293,8 +293,8 @@ class RecoversInTime(Rule[_Healing]):
         since_ns = began_ns(event)
         # What is late by now stays so, whatever this event changes.
         self._late(state, min(since_ns, event.at_ns))
-        if type(body) in FORFEITING:
-            state.forfeits.take(body, event.process)
+        if type(body) in FORFEITING and state.forfeits.take(body, event.process):
+            state.is_whole = None
         match body:
             case BoundsStated():
                 state.bounds = body
@@ -326,7 +326,7 @@ class RecoversInTime(Rule[_Healing]):
                 state.is_whole = None
         return self._whole(state, event)
 
-    @on(*CATCHING_UP)
+    @on(*RESTORING)
     def _caught_up(self, state: _Healing, event: Event, body: Struct) -> Findings:
         if not state.over:
             state.forfeits.take(body, event.process)
