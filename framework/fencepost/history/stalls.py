@@ -1,8 +1,7 @@
 """For how long processes stood still, by what they recorded, and by what others had of them.
 
 A process that did not run says so afterwards, or the harness says it of one that never ran again
-(`Stalled`); and a fault that stopped a process tells from when to when, of software that never says
-it. Of anybody else's process nobody knows that, so another node's word counts for nothing.
+(`Stalled`). Of anybody else's process nobody knows that, so another node's word counts for nothing.
 The word excuses what came late, so it is not simply believed either. A process that recorded events
 in that time did run, and so did one that answered a client (`answered_by`). Of a claimed stall, the
 longest time in which nothing shows that the process ran counts. A client of several threads may
@@ -20,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from fencepost.events import Effect, Event, FaultHealed, FaultInjected, Stalled
+from fencepost.events import Event, Stalled
 from fencepost.events.names import is_client, slot_of
 from fencepost.events.traits import tells_answers
 from fencepost.history.run_end import HARNESS
@@ -36,8 +35,6 @@ class Stalls:
 
     found: list[tuple[str, int, int]] = field(default_factory=list)
     """(process, from_ns, to_ns): the process did not run meanwhile."""
-    _stopped: dict[str, tuple[list[str], int]] = field(default_factory=dict)
-    """fault -> the processes that it stopped, and when it began to, until it is healed."""
     _last_ns: dict[str, int] = field(default_factory=dict)
     """slot -> the latest time after which its process showed that it ran: that of an event of its
     own, or that at which a request was sent that it has answered."""
@@ -49,14 +46,6 @@ class Stalls:
         process, at_ns, body = event.process, event.at_ns, event.body
         if isinstance(body, Stalled) and (process == HARNESS or body.of in ("", process)):
             self._claimed(body.of or process, at_ns - body.stalled_ns, at_ns)
-        elif isinstance(body, FaultInjected) and body.receipt:
-            slots = body.acts(Effect.STOPS)
-            if stopped := [one for one in body.targets if slot_of(one) in slots]:
-                self._stopped[body.fault_id] = stopped, body.began_at_ns or at_ns
-        elif isinstance(body, FaultHealed) and body.fault_id in self._stopped:
-            stopped, from_ns = self._stopped.pop(body.fault_id)
-            for one in stopped:
-                self._claimed(one, from_ns, body.began_at_ns or at_ns)
         self._ran(slot_of(process), at_ns, at_ns)
         if tells_answers(body) and is_client(process):
             answered = body.answered_by()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec import Struct
 
-from fencepost import FaultHealed, FaultInjected, NodeStopped, Stalled
+from fencepost import NodeStopped, Stalled
 from fencepost.testing import MS, HistoryBuilder
 
 BUSY = NodeStopped(reason="asked")
@@ -45,30 +44,6 @@ def test_the_harness_says_it_of_a_process_that_never_ran_again() -> None:
     h = HistoryBuilder()
     h.add("clients/reader#1", BUSY)
     assert claimed(h.after(999), 5_000, of="clients/reader#1") == [("clients/reader#1", 1_000)]
-
-
-@pytest.mark.parametrize("receipt", [True, False])
-def test_a_fault_that_stopped_a_process_tells_how_long_it_stood(receipt: bool) -> None:
-    """Apache Kafka says nothing of its stalls. What the process did meanwhile counts against it."""
-    h = HistoryBuilder()
-    h.add("broker-1#1", BUSY)
-    began = FaultInjected(
-        fault_id="pause-1",
-        fault="pause",
-        targets=("broker-1#1",),
-        receipt=receipt,
-        evidence="",
-        began_at_ns=h.now_ns,
-        effects=("stops broker-1",),
-    )
-    h.add("harness", began)
-    h.after(999).add("broker-1#1", BUSY)
-    healed_ns = h.after(4_000).now_ns
-    h.after(10).add("broker-1#1", BUSY)
-    healed = FaultHealed(fault_id="pause-1", receipt=True, evidence="", began_at_ns=healed_ns)
-    h.add("harness", healed)
-    stalls = [(one, round((to_ns - from_ns) / MS)) for one, from_ns, to_ns in h.end().stalls]
-    assert stalls == ([("broker-1#1", 4_011)] if receipt else [])
 
 
 class Answer(Struct, frozen=True, tag="test.answer"):
