@@ -387,7 +387,7 @@ class Network:
     @staticmethod
     def _mute(answers: Mapping[Link, ProbeAnswer]) -> Collection[Link]:
         """The links to second processes with a node's id that answer nobody. A cluster may refuse
-        such a process for good, and Kafka's answers no client until it is registered: its link
+        such a process for good, and it may answer nobody until it is registered: its link
         cannot be asked, like one to a slot without a process. If nothing answered at all, a probe
         that does not fit is likelier."""
         silent = [link for link, answer in answers.items() if not answer.came]

@@ -168,11 +168,23 @@ class _Leaders:
     """slot -> the time that its process has named last."""
     paused: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
     """fault -> the slots that it stops, and since when, until it is healed."""
+    stood: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """slot -> from when to when a fault that was healed since had stopped it."""
 
     def runs_until(self, process: str, end_ns: int) -> int:
         """Until when a process ran: one that a fault has stopped for good never reports that."""
         began = [ns for slots, ns in self.paused.values() if slot_of(process) in slots]
         return min((end_ns, *began))
+
+    def stood_ns(self, process: str, from_ns: int, to_ns: int) -> int:
+        """For how long of a time faults had stopped a process. Apache Kafka says nothing of its
+        stalls, and its first event after a pause may come before the healing is recorded."""
+        total_ns, reached_ns = 0, from_ns
+        stood = [*self.stood.get(slot_of(process), ()), (self.runs_until(process, to_ns), to_ns)]
+        for began_ns, ended_ns in sorted(stood):  # two faults may stop it at once
+            total_ns += max(0, min(ended_ns, to_ns) - max(began_ns, reached_ns))
+            reached_ns = max(reached_ns, min(ended_ns, to_ns))
+        return total_ns
 
     def allowed_ms(self, process: str, named_ms: int) -> int:
         """How long a leader may keep a replica in its ISR that does not keep up. The setting is the
@@ -236,14 +248,14 @@ class LaggardIsDropped(Rule[_Leaders]):
     """RP-09. If the commits of a serving leader wait for twice the allowed time and 2 s, the leader
     must have asked for a smaller ISR, and that must have been stored. The time begins anew where
     the leader could not store it: it is fenced, gets no answer or one that it must ask elsewhere,
-    or a record deposes it; and it does not run while the stored ISR has no follower, or a request
-    to add one has no answer. A refusal of what the leader may ask is no excuse, nor is a second
-    grant of what is never stored, nor a request without an answer while the controllers answer the
-    leader's heartbeats, nor for long that it is to ask elsewhere meanwhile. A high watermark that
-    does not grow commits nothing. The allowed time is that which a leader names, and no longer than
-    all others name. A commit and a request that come late are judged then, a write that waits at
-    the end is judged there. Exercised when the request was stored by the controller and commits
-    continued."""
+    or a record deposes it; and it does not run while the stored ISR has no follower, a request to
+    add one has no answer, or a fault has stopped the leader. A refusal of what the leader may ask
+    is no excuse, nor is a second grant of what is never stored, nor a request without an answer
+    while the controllers answer the leader's heartbeats, nor for long that it is to ask elsewhere
+    meanwhile. A high watermark that does not grow commits nothing. The allowed time is that which a
+    leader names, and no longer than all others name. A commit and a request that come late are
+    judged then, a write that waits at the end is judged there. Exercised when the request was
+    stored by the controller and commits continued."""
 
     clause = "RP-09"
     absence = (HIGH_WATERMARKS,)
@@ -273,7 +285,9 @@ class LaggardIsDropped(Rule[_Leaders]):
 
     @on(FaultHealed)
     def _healed(self, state: _Leaders, event: Event, body: FaultHealed) -> Findings:
-        state.paused.pop(body.fault_id, None)
+        slots, from_ns = state.paused.pop(body.fault_id, (frozenset[str](), 0))
+        for slot in slots:
+            state.stood.setdefault(slot, []).append((from_ns, body.began_at_ns or event.at_ns))
         return NOTHING
 
     @on(TopicCommitted)
@@ -435,7 +449,7 @@ class LaggardIsDropped(Rule[_Leaders]):
         if not one.waiting or one.leader in state.fenced:
             return
         since_ns = state.since(one, at_ns)
-        waited_ns = at_ns - since_ns
+        waited_ns = at_ns - since_ns - state.stood_ns(one.leader, since_ns, at_ns)
         # Twice the time: a follower may have fetched just before it fell silent, and the leader
         # need not look more often than that. The two seconds are for the request and its record.
         if waited_ns <= (2 * one.keep_ms + 2_000) * MS:

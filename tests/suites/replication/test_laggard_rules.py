@@ -284,6 +284,45 @@ def test_a_leader_that_controllers_answer_is_not_told_for_long_to_ask_elsewhere(
         assert stated(found, "tried") == "elsewhere"
 
 
+@pytest.mark.parametrize(("waits_ms", "violated"), [(5_000, 0), (7_000, 1)])
+@pytest.mark.parametrize("faults", [1, 2])
+def test_a_pause_of_the_leader_is_no_time_in_which_a_write_waits(
+    waits_ms: int, violated: int, faults: int
+) -> None:
+    """Apache Kafka says nothing of its stalls. Two faults that stop it at once are one pause."""
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    for number in range(faults):
+        body = FaultInjected(
+            fault_id=f"p-{number}", fault="pause", targets=(B1,), receipt=True, evidence=""
+        )
+        h.add("harness", body)
+    h.after(9_000)
+    for number in range(faults):
+        h.add("harness", FaultHealed(fault_id=f"p-{number}", receipt=True, evidence=""))
+    store(h.after(waits_ms), B1, 1)
+    assert verdict(h, "RP-09").violated == violated
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_first_event_of_a_paused_leader_may_come_before_its_healing_is_told(
+    before: bool,
+) -> None:
+    h = HistoryBuilder()
+    lead(h)
+    store(h, B1, 0)
+    began = FaultInjected(fault_id="p", fault="pause", targets=(B1,), receipt=True, evidence="")
+    h.add("harness", began)
+    h.after(9_000)
+    if before:
+        store(h, B1, 1)
+    h.add("harness", FaultHealed(fault_id="p", receipt=True, evidence=""))
+    if not before:
+        store(h, B1, 1)
+    assert verdict(h, "RP-09").violated == 0
+
+
 @pytest.mark.parametrize(("healed", "violated"), [(False, 0), (True, 1)])
 def test_a_leader_that_is_paused_until_the_end_lets_nothing_wait(
     healed: bool, violated: int
