@@ -34,6 +34,7 @@ from fencepost.events import (
     PhaseStarted,
     ProcessAsked,
     ProcessExited,
+    ProcessLeft,
     ProcessResumed,
     ProcessSpawned,
     PromiseObserved,
@@ -100,6 +101,7 @@ from fencepost.model.errors import (
 )
 from fencepost.model.faults.effects import Effects
 from fencepost.model.faults.fault import Fault, FaultFactory, Injected, Passing
+from fencepost.model.faults.handles import Handle, Limited, needs
 from fencepost.model.faults.hold import Hold, HoldAction, HoldCounts
 from fencepost.model.faults.random_faults import (
     Administration,
@@ -130,6 +132,16 @@ from fencepost.model.runtime import (
     let_pass_until,
 )
 from fencepost.model.system.apps import Listener, Parse, Program, Ready
+from fencepost.model.system.attachment import (
+    OURS,
+    Attached,
+    AttachedNode,
+    Attachment,
+    Survey,
+    attachment_in,
+    end_of,
+    laid_out,
+)
 from fencepost.model.system.capabilities import (
     Advertises,
     Command,
@@ -215,6 +227,7 @@ __all__ = [
     "NOTHING",
     "OBSERVERS",
     "ORDERLY",
+    "OURS",
     "OWN",
     "READ_WITHIN_NS",
     "SCHEMA_VERSION",
@@ -228,6 +241,9 @@ __all__ = [
     "AppStarted",
     "AppWorksAgain",
     "Applicability",
+    "Attached",
+    "AttachedNode",
+    "Attachment",
     "Authority",
     "AuthorityChange",
     "Cause",
@@ -287,6 +303,7 @@ __all__ = [
     "Forfeiture",
     "Framing",
     "Grows",
+    "Handle",
     "Handler",
     "HasDefects",
     "HasSuite",
@@ -304,6 +321,7 @@ __all__ = [
     "KnownFinding",
     "Launchable",
     "Layout",
+    "Limited",
     "Link",
     "LinkFailed",
     "LinkState",
@@ -339,6 +357,7 @@ __all__ = [
     "Process",
     "ProcessAsked",
     "ProcessExited",
+    "ProcessLeft",
     "ProcessResumed",
     "ProcessSpawned",
     "Program",
@@ -380,6 +399,7 @@ __all__ = [
     "Strike",
     "Supersedes",
     "Supplied",
+    "Survey",
     "System",
     "TestEnded",
     "TestStarted",
@@ -395,6 +415,7 @@ __all__ = [
     "WorkerConfig",
     "Workers",
     "Workload",
+    "attachment_in",
     "because",
     "began_ns",
     "bridge",
@@ -403,6 +424,7 @@ __all__ = [
     "counted",
     "declared",
     "describe",
+    "end_of",
     "first_of",
     "halves",
     "hookimpl",
@@ -411,10 +433,12 @@ __all__ = [
     "java_program",
     "judged",
     "kind_name",
+    "laid_out",
     "last_words",
     "let_pass_until",
     "majorities_ring",
     "named_path",
+    "needs",
     "no_such",
     "numbers",
     "on",

@@ -167,6 +167,12 @@ def _declared(kafka: KafkaView, view: View, event: Event, body: e.BrokerDeclared
         kafka.broker_epoch[body.broker_id] = body.incarnation_id
 
 
+def _seen(kafka: KafkaView, view: View, event: Event, body: e.ClusterSeen) -> None:
+    if body.controller_epoch >= kafka.controller_epoch:
+        kafka.controller_epoch = body.controller_epoch
+        kafka.active_controller = body.controller if body.controller >= 0 else None
+
+
 def _state(kafka: KafkaView, view: View, event: Event, body: e.BrokerStateChanged) -> None:
     kafka.state[event.process] = body.new
 
@@ -372,6 +378,7 @@ _HANDLERS: dict[type[Struct], Callable[[KafkaView, View, Event, Any], None]] = {
     e.ControllerEnded: _ended,
     e.BrokerDeclared: _declared,
     e.BrokerStateChanged: _state,
+    e.ClusterSeen: _seen,
     e.BrokerCommitted: _broker,
     e.BrokerDeleted: _broker_deleted,
     e.TopicCommitted: _topic,

@@ -14,6 +14,7 @@ from typing import final
 from fencepost import (
     ORDERLY,
     FaultFactory,
+    Handle,
     Injected,
     Powered,
     Process,
@@ -23,6 +24,7 @@ from fencepost import (
     Slot,
     UsageError,
     hookimpl,
+    needs,
 )
 from fencepost_plugins.targets import KILLED_WITHIN_MS, end, ends, ensure_living, find_slot, named
 
@@ -77,11 +79,13 @@ class Bounce:
         return {"node": self.node, "after_ms": self.lasts_ms, "signal": str(self.signal)}
 
 
+@needs(Handle.PROCESS, Handle.START)
 def kill(node: str) -> Bounce:
     """SIGKILL; the node's next process starts when the fault heals."""
     return Bounce("kill", node, Signal.KILL)
 
 
+@needs(Handle.PROCESS, Handle.START)
 def terminate(node: str, signal: str = Signal.TERM) -> Bounce:
     """SIGTERM (or SIGINT), waits for the orderly end; the next process starts when it heals."""
     if signal not in (Signal.TERM, Signal.INT):
@@ -89,6 +93,7 @@ def terminate(node: str, signal: str = Signal.TERM) -> Bounce:
     return Bounce("terminate", node, Signal(signal))
 
 
+@needs(Handle.PROCESS, Handle.START)
 def bounce(node: str, after_ms: int, signal: str = Signal.KILL) -> Bounce:
     """SIGKILL (or SIGTERM); the next process starts `after_ms` after the end of the first."""
     if signal not in (Signal.KILL, Signal.TERM) or after_ms < 0:
@@ -123,6 +128,7 @@ class PowerLoss:
         return {"node": self.node}
 
 
+@needs(Handle.POWER)
 def lose_power(node: str) -> PowerLoss:
     """The node's machine loses power, and its disk loses unsynced data."""
     return PowerLoss(node)
@@ -154,6 +160,7 @@ class DiskLoss:
         return {"node": self.node}
 
 
+@needs(Handle.DISK)
 def wipe_disk(node: str) -> DiskLoss:
     """SIGKILL, and the node's disk is emptied; its next process starts when the fault heals."""
     return DiskLoss(node)
@@ -196,6 +203,7 @@ _NAMED_FILES = 3
 """How many damaged files a receipt names."""
 
 
+@needs(Handle.DISK)
 def damage_disk(node: str, files: str, last_bytes: int) -> DiskDamage:
     """SIGKILL, and the last bytes of some files of the node's disk become zeros: of each folder,
     the last file by name that matches `files`, such as `orders-*/*.log`. The next process starts

@@ -17,6 +17,7 @@ from typing import Literal, final, get_args
 from fencepost import (
     Condition,
     FaultFactory,
+    Handle,
     Holders,
     Injected,
     Process,
@@ -27,6 +28,7 @@ from fencepost import (
     UsageError,
     View,
     hookimpl,
+    needs,
     no_such,
     second_of,
     slot_of,
@@ -84,6 +86,7 @@ class DuplicateId:
         return {"node": self.node, "disk": self.disk}
 
 
+@needs(Handle.SECOND)
 def duplicate_id(node: str, disk: str = "empty") -> DuplicateId:
     """Starts a second process with the node's id, on a disk that is 'empty' or a 'copy'."""
     for known in get_args(Disk):

@@ -21,12 +21,15 @@ import fencepost
 from fencepost import (
     Cut,
     FaultFactory,
+    Handle,
     Injected,
     Layout,
+    Limited,
     Runtime,
     Slot,
     UsageError,
     hookimpl,
+    needs,
     one_way,
     two_way,
 )
@@ -71,6 +74,10 @@ class Partition:
         """Cuts at once; the receipt is a probe through the links that were cut, of which one must
         be in use."""
         cut = self.directions(runtime.layout)
+        if isinstance(runtime, Limited):
+            # Among nodes of somebody else's, two without a proxy between them still reach each
+            # other: an isolated node would not be isolated.
+            runtime.check_links(sorted(self.shape(runtime.layout, **self.given)))
         targets = tuple(sorted({name for pair in cut for name in pair}))
         receipt = runtime.apply_cut(cut)
         measure = once_in_use(runtime, runtime.layout.crossed(cut), receipt)
@@ -80,24 +87,28 @@ class Partition:
         return {n: names[0] if len(names) == 1 else list(names) for n, names in self.given.items()}
 
 
+@needs(Handle.LINKS)
 def cut(sources: Names, targets: Names) -> Partition:
     """No data that a source sends reaches a target; data of the targets still arrives."""
     given = {"sources": as_names(sources), "targets": as_names(targets)}
     return Partition("cut", given, lambda _, sources, targets: one_way(sources, targets))
 
 
+@needs(Handle.LINKS)
 def partition(left: Names, right: Names) -> Partition:
     """Nothing passes between left and right, in either direction."""
     given = {"left": as_names(left), "right": as_names(right)}
     return Partition("partition", given, lambda _, left, right: two_way(left, right))
 
 
+@needs(Handle.LINKS)
 def isolate(node: Names) -> Partition:
     """No other node reaches this one, nor does its own duplicate, and it reaches none; clients
     still do."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
+@needs(Handle.LINKS)
 def cut_from_role(node: Names, role: str) -> Partition:
     """Nothing passes between a node and the other nodes of a role, duplicates and spares too;
     clients still reach it."""
@@ -105,23 +116,27 @@ def cut_from_role(node: Names, role: str) -> Partition:
     return Partition("cut_from_role", given, between_node_and_role)
 
 
+@needs(Handle.LINKS)
 def isolate_role(role: str) -> Partition:
     """Nothing passes between the nodes of a role and all other nodes."""
     return Partition("isolate_role", {"role": (str(role),)}, _isolate_role)
 
 
+@needs(Handle.LINKS)
 def halves(nodes: Names) -> Partition:
     """The smaller first half of the nodes and the other nodes do not reach each other."""
     given = {"nodes": as_names(nodes)}
     return Partition("halves", given, lambda _, nodes: fencepost.halves(nodes))
 
 
+@needs(Handle.LINKS)
 def bridge(nodes: Names) -> Partition:
     """Two halves of the nodes that only the one in the middle reaches, both ways."""
     given = {"nodes": as_names(nodes)}
     return Partition("bridge", given, lambda _, nodes: fencepost.bridge(nodes))
 
 
+@needs(Handle.LINKS)
 def majorities_ring(nodes: Names) -> Partition:
     """Each node reaches a majority, and no two the same one; with fewer than five nodes nothing is
     cut."""

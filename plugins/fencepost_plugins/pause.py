@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from fencepost import FaultFactory, Injected, Receipt, Runtime, Signal, hookimpl
+from fencepost import FaultFactory, Handle, Injected, Receipt, Runtime, Signal, hookimpl, needs
 from fencepost_plugins.targets import find_slot
 
 
@@ -41,6 +41,7 @@ class Pause:
         return {"node": self.node}
 
 
+@needs(Handle.PROCESS)
 def pause(node: str) -> Pause:
     """SIGSTOP; SIGCONT when the fault heals."""
     return Pause(node)

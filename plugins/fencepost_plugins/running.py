@@ -123,6 +123,9 @@ class _Nodes:
         if not self.began:
             unready = Reason("before the cluster was ready")
             return (Undecided.of(_by_itself(event, body, node), unready, ", "),)
+        if not body.signal and body.exit_code < 0:
+            unseen = Reason("how it ended is not known: it was no process of Fencepost's")
+            return (Undecided.of(_by_itself(event, body, node), unseen, ", "),)
         if body.lacked:
             lacked = Reason.of("{lacked}", lacked=body.lacked)
             return (Undecided.of(_by_itself(event, body, node), lacked),)

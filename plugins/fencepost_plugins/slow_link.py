@@ -14,12 +14,14 @@ from typing import final
 from fencepost import (
     HEALTHY,
     FaultFactory,
+    Handle,
     Injected,
     Link,
     LinkState,
     Runtime,
     UsageError,
     hookimpl,
+    needs,
 )
 from fencepost_plugins.targets import Names, as_names, find_slots, once_in_use
 
@@ -72,6 +74,7 @@ def _both_ways(link: Link) -> tuple[tuple[str, str], tuple[str, str]]:
     return (link.source, link.target), (link.target, link.source)
 
 
+@needs(Handle.LINKS)
 def slow_link(
     sources: Names, targets: Names, latency_ms: int = 0, jitter_ms: int = 0, rate_kb: int = 0
 ) -> SlowLink:

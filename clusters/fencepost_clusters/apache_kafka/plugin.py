@@ -17,6 +17,8 @@ from fencepost import (
     declared,
     hookimpl,
 )
+from fencepost_clusters.apache_kafka.attached.cluster import OBSERVER as ATTACHED_OBSERVER
+from fencepost_clusters.apache_kafka.attached.cluster import AttachedKafka
 from fencepost_clusters.apache_kafka.beside_segments import LeaderEpochsFound, ProducersFound
 from fencepost_clusters.apache_kafka.cluster import METRICS_READER, OBSERVER, KRaft
 from fencepost_clusters.apache_kafka.findings import known_findings
@@ -53,8 +55,8 @@ def fencepost_event_kinds() -> Sequence[type[Struct]]:
 @hookimpl
 def fencepost_systems() -> Sequence[System]:
     """`apache/kraft` and `apache/zookeeper`, in their default versions and, as
-    `apache/kraft@4.1.0`, in others."""
-    return (KRaft(), ZooKeeperMode())
+    `apache/kraft@4.1.0`, in others; and `apache/attached@cluster.toml`, which runs already."""
+    return (KRaft(), ZooKeeperMode(), AttachedKafka())
 
 
 @hookimpl
@@ -64,6 +66,7 @@ def fencepost_workloads() -> Mapping[str, Workload]:
         OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.metadata.observer")),
         ZNODE_OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.zookeeper_mode.observer")),
         METRICS_READER: Workload(("-m", "fencepost_clusters.apache_kafka.metrics_reader")),
+        ATTACHED_OBSERVER: Workload(("-m", "fencepost_clusters.apache_kafka.attached.observer")),
     }
 
 

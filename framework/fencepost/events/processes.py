@@ -71,6 +71,20 @@ class ProcessExited(Struct, frozen=True, gc=False, tag="process.exited", kw_only
         return (f"process {self.ended}",)
 
 
+class ProcessLeft(Struct, frozen=True, gc=False, tag="process.left", kw_only=True):
+    """The run ends, and the process `left` goes on: it was there before the run (`attached`)."""
+
+    by_harness: ClassVar[bool] = True
+
+    left: str
+
+    def sentence(self) -> str:
+        return f"left {self.left} to its owner: it goes on"
+
+    def concerns(self) -> Sequence[str]:
+        return (f"process {self.left}",)
+
+
 class NodeStarted(Struct, frozen=True, gc=False, tag="node.started", kw_only=True):
     """A node's first event: its role and id.
 

@@ -56,6 +56,7 @@ from fencepost.events import (
     LinkFailed,
     NodeStopped,
     ProcessExited,
+    ProcessLeft,
     ProcessSpawned,
     RunEnded,
 )
@@ -156,6 +157,9 @@ class Examiner:
                 self.unended.setdefault(started, event.at_ns)
             case ProcessExited(ended=ended):
                 self.unended.pop(ended, None)
+            # It has no end in this run, and what it did until here is known.
+            case ProcessLeft(left=left):
+                self.unended.pop(left, None)
             # Its last event, in its own words: nothing of this process is missing behind it.
             case NodeStopped():
                 self.unended.pop(process, None)

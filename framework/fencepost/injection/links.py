@@ -268,7 +268,7 @@ class Links:
         none."""
         counts: dict[tuple[Link, str], Bytes] = {}
         for server, theirs in self._grouped(links):
-            metrics = _parse_metrics(self._read(server, "/metrics"))
+            metrics = parse_metrics(self._read(server, "/metrics"))
             for link in theirs:
                 for stream in (UPSTREAM, DOWNSTREAM):
                     counts[link, stream] = Bytes(
@@ -436,8 +436,8 @@ _METRIC = re.compile(
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-def _parse_metrics(text: str) -> Mapping[tuple[str, str, str], int]:
-    """(received or sent, proxy, stream) -> bytes."""
+def parse_metrics(text: str) -> Mapping[tuple[str, str, str], int]:
+    """The counts on a page of toxiproxy's metrics: (received or sent, proxy, stream) -> bytes."""
     counts = {}
     for what, labels, value in _METRIC.findall(text):
         named = dict(_LABEL.findall(labels))

@@ -108,7 +108,8 @@ class LinkControl(Protocol):
         ...
 
     def bytes_passed(self, links: Sequence[Link]) -> Mapping[tuple[Link, str], Bytes]:
-        """The bytes that entered and left so far, by link and stream."""
+        """The bytes that entered and left so far, by link and stream. Empty where nothing counts
+        them: then a cut shows in silence alone."""
         ...
 
     def hold(self, link: Link, what: Hold) -> None:
@@ -349,7 +350,9 @@ class Network:
                     before=before.get(link),
                     after=after[link],
                     vanished={
-                        stream: vanished[link, stream].dropped for stream in (UPSTREAM, DOWNSTREAM)
+                        stream: vanished[link, stream].dropped
+                        for stream in (UPSTREAM, DOWNSTREAM)
+                        if (link, stream) in vanished
                     },
                     open_before=open_before[link],
                 )
@@ -476,8 +479,8 @@ class Network:
 
         def shown() -> bool:
             now = self._links.bytes_passed(links)
-            passed.update({key: now[key] - counted[key] for key in now})
-            return all(
+            passed.update({key: now[key] - counted[key] for key in now if key in counted})
+            return not passed or all(
                 # Of a link that is cut both ways, only the question can vanish: it never arrives,
                 # so there is no answer that could vanish downstream.
                 passed[link, UPSTREAM if new[link].cut_upstream else DOWNSTREAM].dropped > 0

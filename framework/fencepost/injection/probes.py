@@ -136,6 +136,8 @@ class HostProber:
     """See `Prober.direct`."""
     probe: Probe | None = None
     """That of a secured cluster; see `ask_all`."""
+    accepted: Callable[[Sequence[Link]], Mapping[Link, int]] | None = None
+    """See `Prober.open_connections`; None: they are counted on this host, at the links' ends."""
 
     def direct(self, links: Sequence[Link]) -> Mapping[Link, int]:
         """See `Prober.direct`."""
@@ -149,6 +151,8 @@ class HostProber:
 
     def open_connections(self, links: Iterable[Link]) -> Mapping[Link, int]:
         """See `Prober.open_connections`."""
+        if self.accepted is not None:
+            return self.accepted(tuple(links))
         ends = {link: self.end(link) for link in links}
         counts = open_connections(ends.values())
         return {link: counts[end] for link, end in ends.items()}
@@ -165,6 +169,17 @@ def count_open(ends: Iterable[End], shown: str) -> Mapping[End, int]:
     # By the local end, so what counts is the accepted side: one socket for each connection. Both
     # sides are in the file, since both are on this host.
     return {end: sockets[as_in_proc(end), ESTABLISHED] for end in ends}
+
+
+def count_accepted(ports: Iterable[int], shown: str) -> Mapping[int, int]:
+    """How many connections are established to each of these ports, whatever the address, by the
+    text of /proc/net/tcp or tcp6."""
+    found = Counter(
+        int(local.rpartition(":")[2], 16)
+        for local, state in _sockets(shown)
+        if state == ESTABLISHED
+    )
+    return {port: found[port] for port in ports}
 
 
 def _sockets(shown: str) -> Sequence[tuple[str, str]]:

@@ -69,7 +69,8 @@ class Trial:
             newly, stream = not self.old.cut_upstream, UPSTREAM
         else:
             newly, stream = self.new.cut_downstream and not self.old.cut_downstream, DOWNSTREAM
-        return stream if newly and self.vanished[stream] <= 0 else ""
+        # Where nothing counts bytes, the silence is the measurement.
+        return stream if newly and self.vanished.get(stream, 1) <= 0 else ""
 
     @property
     def unanswered_before(self) -> bool:
@@ -221,6 +222,8 @@ def _evidence(trials: Sequence[Trial]) -> Sequence[str]:
 
 
 def _vanished(trials: Sequence[Trial]) -> str:
+    if not any(trial.vanished for trial in trials):
+        return "its toxiproxy counts no bytes"
     up = sum(trial.vanished[UPSTREAM] for trial in trials)
     down = sum(trial.vanished[DOWNSTREAM] for trial in trials)
     return f"{up} bytes vanished upstream, {down} downstream"

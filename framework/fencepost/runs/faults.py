@@ -26,6 +26,7 @@ from fencepost.model.clock import MS
 from fencepost.model.cluster import InSlot
 from fencepost.model.errors import UsageError
 from fencepost.model.faults.fault import Fault, Injected, Passing
+from fencepost.model.faults.handles import Limited, why_not
 from fencepost.model.runtime import Condition, Receipt, Runtime, let_pass_until
 from fencepost.model.system.topology import Slot
 from fencepost.model.view import View
@@ -181,6 +182,10 @@ class Faults:
         number = len(self._injections)
         fault_id = f"{fault.name}-{number + 1}"
         began_ns, done = self._runtime.now_ns(), len(self._runtime.effects)
+        if isinstance(self._runtime, Limited) and (lacks := self._runtime.lacks):
+            factory = self._plugins.faults.get(fault.name)
+            if factory is not None and (why := why_not(factory, lacks)):
+                raise UsageError(f"the fault '{fault.name}' does not exist here: {why}")
         layout = self._runtime.layout
         before = {slot.name: self.states_of(slot) for slot in layout.nodes(spares=True)}
         arguments = msgspec.json.encode(dict(fault.arguments()), order="sorted").decode()

@@ -42,9 +42,11 @@ from fencepost.model.errors import (
     no_such,
 )
 from fencepost.model.extras import check_extra
+from fencepost.model.faults.handles import Limited
 from fencepost.model.machine import check_platform
 from fencepost.model.runtime import Condition, Receipt, Runtime
 from fencepost.model.system.apps import Program
+from fencepost.model.system.attachment import Attached
 from fencepost.model.system.capabilities import (
     Command,
     Contained,
@@ -154,10 +156,25 @@ def _docker(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
     )
 
 
+def _attached(spec: RunSpec, plugins: Plugins, folder: RunFolder) -> Runtime:
+    from fencepost.runtimes.attached.backend import attached_backend  # noqa: PLC0415
+    from fencepost.runtimes.process.runtime import ProcessRuntime  # noqa: PLC0415
+
+    if not isinstance(spec.system, Attached):
+        raise UsageError(f"{spec.system.name} is attached to no cluster")
+    return ProcessRuntime(
+        _subject(spec, plugins),
+        folder,
+        workloads=_programs(plugins),
+        backend=attached_backend(spec.system),
+    )
+
+
 RUNTIMES: Mapping[str, Callable[[RunSpec, Plugins, RunFolder], Runtime]] = {
     "process": _process,
     "simulated": _simulated,
     "docker": _docker,
+    "attached": _attached,
 }
 
 POWERED = frozenset({"simulated"})
@@ -189,9 +206,10 @@ def check_runtime(name: str) -> None:
 def runtimes_of(system: System) -> Sequence[str]:
     """The runtimes on which a system can run."""
     able = {
-        "process": isinstance(system, Launchable),
+        "process": isinstance(system, Launchable) and not isinstance(system, Attached),
         "simulated": isinstance(system, Simulable),
         "docker": isinstance(system, Contained),
+        "attached": isinstance(system, Attached),
     }
     return [name for name in RUNTIMES if able[name]]
 
@@ -216,7 +234,7 @@ def check_spec(spec: RunSpec) -> None:
         raise UsageError(f"{spec.system.name} runs on {runtimes}, and not on {spec.runtime}")
     if spec.runtime == "simulated" and spec.shape.apps:
         raise UsageError(NOT_SIMULATED)
-    if spec.runtime != "simulated":
+    if spec.runtime in ("process", "docker"):
         from fencepost.supervision.addresses import check_layout  # noqa: PLC0415
 
         check_layout(layout)
@@ -539,6 +557,10 @@ class Run:
             self.runtime.close(completed=False)
             raise
         self.runtime.close(completed=trouble is None)
+        if isinstance(self.runtime, Limited) and self.runtime.left:
+            left = "; ".join(self.runtime.left)
+            # It comes before any other trouble: somebody has to look after it.
+            trouble = EnvironmentFailed(f"the attached cluster is not as it was before: {left}")
         # After the end: a disk is read only once no process writes to it. Before the judgement:
         # what the disks have closes gaps of the history.
         supply(_subject(self.spec, self.plugins), self.folder)

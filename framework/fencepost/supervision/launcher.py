@@ -32,6 +32,8 @@ from fencepost.supervision import supervisor
 
 ANSWER_LIMIT_S = 5.0
 _NO_ANSWER_WANTED = 0
+UNKNOWN_CODE = -1
+"""The exit code of a process that is no child of this program's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a child ended: `code`, or the `signal` that ended it (else 0), and when that was seen."""
+    """How a process ended: `code`, or the `signal` that ended it (else 0), and when that was seen.
+    Of one that is nobody's child here, the code is `UNKNOWN_CODE`."""
 
     name: str
     code: int
@@ -70,6 +73,8 @@ class Exit:
     at_ns: int
 
     def __str__(self) -> str:
+        if not self.signal and self.code == UNKNOWN_CODE:
+            return "ended, and only its parent knows how"
         if not self.signal:
             return f"ended with exit code {self.code}"
         return f"was ended by {signal.Signals(self.signal).name}"
@@ -152,6 +157,10 @@ class Launcher:
             raise EnvironmentFailed(f"{child.name} could not be started: {answer['error']}{why}")
         self._pids[child.name] = int(answer["pid"])
         return int(answer["pid"]), int(answer["at_ns"])
+
+    def owns(self, name: str) -> bool:
+        """Every child ends with the run."""
+        return True
 
     def signal(self, name: str, number: int) -> bool:
         """Whether a living child received the signal; SIGKILL is sent to its whole process

@@ -106,6 +106,7 @@ class KafkaClients:
         operation of its own, unless the metadata show that it succeeded. Raises Violation if the
         cluster refuses, does not answer, or does not lead the partitions in time.
         """
+        self._check_own(topic)
         replicas = min(3, len(self._cluster.brokers)) if replication is None else replication
         self._administer(
             CreateTopic(
@@ -124,6 +125,7 @@ class KafkaClients:
 
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic and waits until the metadata show it; as `create_topic`."""
+        self._check_own(topic)
         gone = Condition(
             f"the topic {topic} to be gone", lambda view: topic not in view.of(KafkaView).topics
         )
@@ -147,6 +149,7 @@ class KafkaClients:
         Violation if the cluster refuses. As for every change here, a call whose outcome is unknown
         is repeated, as in `create_topic`.
         """
+        self._check_own(topic)
         ids = tuple(r.id if isinstance(r, KafkaNode) else r for r in replicas)
         self._administer(
             Reassign(operation=self._workers.next_operation(), moves=((topic, partition, ids),))
@@ -158,6 +161,7 @@ class KafkaClients:
 
     def elect_preferred(self, topic: str) -> AdminCompleted:
         """Elects the preferred replicas of a topic; raises as `reassign` does."""
+        self._check_own(topic)
         partitions = self._partitions(topic)
         return self._administer(
             ElectPreferred(
@@ -167,21 +171,25 @@ class KafkaClients:
 
     def alter_settings(self, topic: str, config: Mapping[str, str]) -> None:
         """Sets a topic's own settings; raises Violation when the cluster refuses."""
+        self._check_own(topic)
         self._administer(
             AlterSettings(operation=self._workers.next_operation(), topic=topic, config=config)
         )
 
     def delete_broker(self, node: KafkaNode) -> None:
         """Deletes a broker; a running broker registers again. Raises as `reassign` does."""
+        self._check_own()
         self._administer(DeleteBroker(operation=self._workers.next_operation(), broker=node.id))
 
     def add_brokers(self, *nodes: KafkaNode) -> None:
         """Begins to move replicas to brokers that have none yet; raises as `reassign` does."""
+        self._check_own()
         ids = tuple(node.id for node in nodes)
         self._administer(AddBrokers(operation=self._workers.next_operation(), brokers=ids))
 
     def rebalance(self) -> None:
         """Begins to place every partition again over all brokers; raises as `reassign` does."""
+        self._check_own()
         self._administer(Rebalance(operation=self._workers.next_operation()))
 
     # ------------------------------------------------------------------- producers, consumers
@@ -377,7 +385,7 @@ class KafkaClients:
         crashes when a leader is lost; the run goes on with the other clients.
         """
         named = sorted({s.split("/")[1] for s in selectors if s.count("/") == 2})
-        topics = tuple(named) or LOADED_TOPICS
+        topics = tuple(named) or tuple(f"{self._cluster.topics}{one}" for one in LOADED_TOPICS)
         for topic in topics:
             self._ensure_topic(topic)
         self._loaded = topics
@@ -448,6 +456,17 @@ class KafkaClients:
         for topic in topics:
             self._ensure_topic(topic)
         return tuple((t, p) for t in topics for p in self._partitions(t))
+
+    def _check_own(self, topic: str = "") -> None:
+        """Raises UsageError if the cluster is somebody else's, and the topic none that a run may
+        touch; without a topic, for what concerns all of them."""
+        ours = self._cluster.topics
+        if not topic.startswith(ours):
+            what = f"the topic {topic}" if topic else "the whole cluster"
+            raise UsageError(
+                f"{what} is not this run's to change: the cluster runs already, and the names of "
+                f"topics of a run there begin with {ours}"
+            )
 
     def _ensure_topic(self, topic: str) -> None:
         if topic not in self._kafka.topics:

@@ -91,6 +91,7 @@ from fencepost_kafka.events.replicas import (
     SegmentFound,
     StoredBatch,
 )
+from fencepost_kafka.events.seen import ClusterSeen
 from fencepost_kafka.events.serving import (
     FetchServed,
     OperationRefused,
@@ -186,6 +187,7 @@ KINDS: tuple[type[Struct], ...] = (
     IsrPrepared,
     StateChangeCarriedOut,
     ReassignmentNoticed,
+    ClusterSeen,
 )
 """Every kind of event of this vocabulary."""
 
@@ -202,6 +204,7 @@ __all__ = [
     "BrokerStopping",
     "BrokersListed",
     "ChangeAnswered",
+    "ClusterSeen",
     "ConsumerPositioned",
     "ControlRequestAnswered",
     "ControlRequestSent",

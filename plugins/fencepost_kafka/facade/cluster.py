@@ -15,8 +15,12 @@ from fencepost_kafka.vocabulary import Role, Timing
 class KafkaCluster:
     """The cluster under test, with Kafka's terms. Waiting is the framework's `Cluster`."""
 
-    def __init__(self, base: Cluster, timing: Timing) -> None:
+    def __init__(self, base: Cluster, timing: Timing, *, topics: str = "") -> None:
+        """`topics` is what the names of all topics begin with that clients of the run may touch."""
         self._base = base
+        self.topics = topics
+        """What the names begin with of all topics that clients of the run may touch; empty where
+        the whole cluster is the run's."""
         self.timing = timing
         """The bounds of this cluster's configuration, in milliseconds."""
 

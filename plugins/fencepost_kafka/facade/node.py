@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import final
 
 from fencepost import Condition, Node, Slot, View, kind_name
-from fencepost_kafka.events import HeartbeatAnswered, LeaseGranted
+from fencepost_kafka.events import ClusterSeen, HeartbeatAnswered, LeaseGranted
 from fencepost_kafka.view import KafkaView
 from fencepost_kafka.vocabulary import Role
 
+_SEEN = kind_name(ClusterSeen)
 _DISOWNED = ("DUPLICATE_BROKER_REGISTRATION", "STALE_BROKER_EPOCH")
 
 
@@ -203,8 +204,12 @@ class KafkaNode:
 
 
 def serving(view: View, topic: str, partition: int) -> int | None:
-    """The broker that leads in the committed metadata and has begun to serve in that epoch."""
+    """The broker that leads in the committed metadata and has begun to serve in that epoch, if
+    brokers say so."""
     known = view.of(KafkaView).partitions.get((topic, partition))
+    if known is not None and view.kinds[_SEEN]:
+        # Of this cluster no more is known than what its nodes tell clients.
+        return known.leader if known.leader >= 0 else None
     if known is None or known.serving != known.leader or known.serving_epoch < known.leader_epoch:
         return None
     return known.leader

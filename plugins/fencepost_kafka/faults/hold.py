@@ -23,6 +23,7 @@ from typing import cast, final, get_args
 from uuid import UUID
 
 from fencepost import (
+    Handle,
     Hold,
     HoldAction,
     HoldCounts,
@@ -31,6 +32,7 @@ from fencepost import (
     Receipt,
     Runtime,
     UsageError,
+    needs,
     no_such,
 )
 from fencepost_kafka.view import KafkaView
@@ -156,6 +158,7 @@ class HoldRequests:
         }
 
 
+@needs(Handle.FRAMES)
 def hold(
     sources: Names,
     targets: Names,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fencepost import Cut, Layout, NotApplicable
+from fencepost import Cut, Handle, Layout, NotApplicable, needs
 from fencepost_kafka.vocabulary import Role
 from fencepost_plugins.partition import Partition, between_node_and_role
 from fencepost_plugins.targets import Names, as_names
 
 
+@needs(Handle.LINKS)
 def cut_from_controllers(broker: Names) -> Partition:
     """Nothing passes between a broker and any controller; brokers and clients still reach it."""
     return Partition("cut_from_controllers", {"broker": as_names(broker)}, _from_controllers)

@@ -30,6 +30,7 @@ from threading import Condition, Thread
 from typing import final
 
 from fencepost.history.run_folder import RunFolder
+from fencepost.injection.links import Links
 from fencepost.injection.probes import Prober
 from fencepost.model.clock import now_ns
 from fencepost.model.errors import EnvironmentFailed
@@ -297,6 +298,10 @@ class ContainerLauncher:
         answer = self._pods.of(self._containers[name][1]).ask("state", process=name)
         return str(answer["state"])
 
+    def owns(self, name: str) -> bool:
+        """See `Launching.owns`."""
+        return True
+
     def kill_soon(self, name: str) -> None:
         """See `Launching.kill_soon`."""
         if name not in self._containers:
@@ -350,6 +355,8 @@ class DockerHost:
     """See `Backend`. Removes what dead runs left and claims a network; pods are made when
     needed."""
 
+    left = ()
+
     def __init__(self, layout: Layout, folder: RunFolder, image: ImageOf) -> None:
         self._layout = layout
         self._closed = False
@@ -384,6 +391,7 @@ class DockerHost:
                 ended=lambda name, pod: ends.note(_exit(name, self._engine, pod, now_ns())),
             )
             self._finish.callback(self.toxiproxies.close)
+            self.links = Links(layout, self.toxiproxies)
             self.launcher = ContainerLauncher(
                 engine=self._engine,
                 pods=self.toxiproxies,

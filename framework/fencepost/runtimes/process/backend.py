@@ -1,26 +1,30 @@
 """The backend of a run's processes: all differences between the process and the docker runtime.
 
 `fencepost.runtimes.process.runtime` conducts a run on one of these. A `BackendKind` describes it,
-and opens it once the layout is known. `fencepost.runtimes.process.host` and
-`fencepost.runtimes.docker.host` are the two.
+and opens it once the layout is known. `fencepost.runtimes.process.host`,
+`fencepost.runtimes.docker.host` and `fencepost.runtimes.attached.backend` are the three.
 
 See docs/decisions/11-backends.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from types import MappingProxyType
+from typing import Protocol, final
 
 from fencepost.history.run_folder import RunFolder
+from fencepost.injection.network import LinkControl
 from fencepost.injection.probes import Prober
-from fencepost.injection.toxiproxies import Toxiproxies
-from fencepost.model.runtime import Process
+from fencepost.injection.watch import Watched
+from fencepost.model.faults.handles import Handle
+from fencepost.model.runtime import Process, Signal
 from fencepost.model.system.capabilities import System
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.topology import Layout, Slot
+from fencepost.supervision.addresses import check_layout
 from fencepost.supervision.launcher import Child, Exit
 
 
@@ -36,6 +40,10 @@ class Launching(Protocol):
 
         Raises EnvironmentFailed when its program cannot be started.
         """
+        ...
+
+    def owns(self, name: str) -> bool:
+        """Whether the process of that name ends with the run. A node that was adopted does not."""
         ...
 
     def signal(self, name: str, number: int) -> bool:
@@ -91,6 +99,53 @@ class Home:
     image: str = ""
 
 
+class RunLinks(LinkControl, Watched, Protocol):
+    """The links of a run, as the runtime uses them."""
+
+    def begin(self, slots: Iterable[Slot]) -> None:
+        """Begins to make the links of these slots, and waits for nothing."""
+        ...
+
+    def open(self, slots: Iterable[Slot]) -> None:
+        """The links of these slots exist from now on; raises EnvironmentFailed if one cannot."""
+        ...
+
+    @property
+    def processes(self) -> Collection[str]:
+        """The names of the processes on which links depend, and which should be running."""
+        ...
+
+
+class Limits(Protocol):
+    """What faults cannot do to the processes and links of a run. Its methods raise UsageError."""
+
+    @property
+    def lacks(self) -> Mapping[Handle, str]:
+        """The kinds of handle that nothing of the run has, each with the reason."""
+        ...
+
+    def check_signal(self, slot: str, what: Signal) -> None:
+        """Refuses a signal that the process in a slot cannot get, or not come back from."""
+        ...
+
+    def check_links(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Refuses a fault of links between slots that no link of the run joins."""
+        ...
+
+
+@final
+class NoLimits:
+    """A run whose processes, disks and links are all Fencepost's own: every fault may be injected."""
+
+    lacks: Mapping[Handle, str] = MappingProxyType({})
+
+    def check_signal(self, slot: str, what: Signal) -> None:
+        """Every process gets every signal."""
+
+    def check_links(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Where no link is, nothing passes."""
+
+
 class Backend(Protocol):
     """An open backend of one run; `close` removes all of it."""
 
@@ -99,7 +154,12 @@ class Backend(Protocol):
     @property
     def launcher(self) -> Launching: ...
     @property
-    def toxiproxies(self) -> Toxiproxies: ...
+    def links(self) -> RunLinks: ...
+    @property
+    def left(self) -> Sequence[str]:
+        """Once it is closed: what is not as it was before the run, a sentence each."""
+        ...
+
     def prober(
         self, system: System, living: Callable[[str], Process | None], probe: Probe | None = None
     ) -> Prober:
@@ -129,9 +189,13 @@ class BackendKind:
     """A backend that is not open yet.
 
     `runtime` is its name; `tools` are the versions of what it uses, for run.json; `open` opens it
-    for one run, and raises EnvironmentFailed if something is missing.
+    for one run, and raises EnvironmentFailed if something is missing. `check` raises UsageError for
+    a layout for which it has no room. `restarts`: a node that ends by itself is started again.
     """
 
     runtime: str
     open: Callable[[Layout, RunFolder], Backend]
     tools: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=NoLimits)
+    check: Callable[[Layout], None] = check_layout
+    restarts: bool = True

@@ -11,6 +11,7 @@ from typing import final
 
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.direct import direct
+from fencepost.injection.links import Links
 from fencepost.injection.probes import HostProber, Prober
 from fencepost.injection.toxiproxies import HostToxiproxies, find_toxiproxy, toxiproxy_version
 from fencepost.model.runtime import Process
@@ -37,6 +38,8 @@ def _open(layout: Layout, folder: RunFolder) -> Backend:
 class HostBackend:
     """See `Backend`. Claims addresses and starts the supervisor."""
 
+    left = ()
+
     def __init__(self, layout: Layout, folder: RunFolder) -> None:
         self._folder = folder
         self._finish = ExitStack()
@@ -50,6 +53,7 @@ class HostBackend:
             self.launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
             self._finish.callback(self.launcher.close)
             self.toxiproxies = HostToxiproxies(layout, self.addresses, self.launcher, folder)
+            self.links = Links(layout, self.toxiproxies)
             for slot in layout.slots:
                 folder.data_of(slot.name).mkdir(exist_ok=True)  # a user may have mounted one
         except BaseException:

@@ -118,13 +118,26 @@ class Processes:
 
     def kill_all(self) -> None:
         """Ends every process that is left, in bounded time."""
-        left = [tracked for tracked in self._tracked.values() if tracked.exit is None]
+        left = [
+            tracked
+            for tracked in self._tracked.values()
+            # A node that was adopted goes on without the run.
+            if tracked.exit is None and self._launcher.owns(tracked.process.name)
+        ]
         for tracked in left:
             # All are killed before any is waited for: the limits would add up otherwise.
             tracked.expected = True
             self._launcher.kill_soon(tracked.process.name)
         for tracked in left:
             self._launcher.wait(tracked.process.name, EXIT_LIMIT_S)
+
+    def adopted(self) -> Sequence[Process]:
+        """The live processes that go on without the run."""
+        return [
+            one.process
+            for name, one in self._tracked.items()
+            if one.exit is None and not self._launcher.owns(name)
+        ]
 
     @contextmanager
     def resumed(self, slots: Collection[str]) -> Iterator[Sequence[Process]]:

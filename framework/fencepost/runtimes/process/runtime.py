@@ -38,6 +38,7 @@ from fencepost.events import (
     NodeStopped,
     ProcessAsked,
     ProcessExited,
+    ProcessLeft,
     ProcessSpawned,
     RunEnded,
     RunStarted,
@@ -49,7 +50,6 @@ from fencepost.history.feed import Feed
 from fencepost.history.recorder import Recorder
 from fencepost.history.run_end import HARNESS
 from fencepost.history.run_folder import RunFolder, info_of
-from fencepost.injection.links import Links
 from fencepost.injection.network import Network
 from fencepost.injection.probes import unanswered_probe
 from fencepost.injection.watch import LinkWatch
@@ -57,6 +57,7 @@ from fencepost.model.clock import BEAT_S, SECOND, STALL_NS, now_ns
 from fencepost.model.disk import if_full
 from fencepost.model.errors import EnvironmentFailed, UsageError, no_such
 from fencepost.model.faults.effects import Effects
+from fencepost.model.faults.handles import Handle
 from fencepost.model.faults.hold import Hold, HoldCounts
 from fencepost.model.runtime import (
     ORDERLY,
@@ -124,7 +125,7 @@ class ProcessRuntime:
         self._workloads = dict(workloads or {})
         self._layout = layout_of(system, subject.shape)
         # Before anything is made: a layout that does not fit would fail in the middle of the start.
-        check_layout(self._layout)
+        (check_layout if backend is None else backend.check)(self._layout)
         self._codec = Codec(subject.kinds)
         self._view = View(system.folds, self._layout.roles)
         self._pending: deque[Event] = deque()
@@ -161,6 +162,7 @@ class ProcessRuntime:
         self._parsed_logs = ParsedLogs()
         finish.callback(self._parsed_logs.close)
         self._apps = Apps(layout, folder, contained=backend.runtime == "docker")
+        self._limits, self._may_restart = backend.limits, backend.restarts
         self._backend = backend.open(layout, folder)
         finish.callback(self._backend.close)
         secrets = secrets_folder(subject, layout, self._backend.addresses)
@@ -168,7 +170,7 @@ class ProcessRuntime:
         self._launcher = self._backend.launcher
         self._processes = Processes(self._launcher)
         self.effects = Effects(layout)
-        self._links = Links(layout, self._backend.toxiproxies)
+        self._links = self._backend.links
         # The toxiproxies start side by side here, and are waited for by `open` when a slot needs
         # its links. A duplicate or a spare may never start, so it has none before it does.
         self._links.begin(slot for slot in layout.slots if not slot.duplicate and not slot.spare)
@@ -260,6 +262,20 @@ class ProcessRuntime:
         )
 
     @property
+    def lacks(self) -> Mapping[Handle, str]:
+        """See `Limited.lacks`."""
+        return self._limits.lacks
+
+    def check_links(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """See `Limited.check_links`."""
+        self._limits.check_links(pairs)
+
+    @property
+    def left(self) -> Sequence[str]:
+        """See `Limited.left`."""
+        return self._backend.left
+
+    @property
     def damage(self) -> Sequence[str]:
         return self._feed.damage
 
@@ -310,7 +326,7 @@ class ProcessRuntime:
 
     def supervise(self) -> None:
         """See `Runtime.supervise`."""
-        self._restarts.active = True
+        self._restarts.active = self._may_restart
 
     def record(self, body: Struct, cause: Cause | None = None) -> Event:
         return self._record(body, cause)
@@ -386,7 +402,9 @@ class ProcessRuntime:
         self._parsed_logs.follow(log, parsed, most)
 
     def signal(self, process: Process, what: Signal) -> Receipt:
-        """See `Processes.signal`."""
+        """See `Processes.signal`; raises UsageError for a signal that a node of somebody else's
+        cannot get (`Limited`)."""
+        self._limits.check_signal(process.slot.name, what)
         self.effects.signalled(process.slot, what)
         receipt = self._processes.signal(process, what)
         # Only a signal that was delivered: the promise to end in time begins here.
@@ -542,6 +560,8 @@ class ProcessRuntime:
                 self._take_in()  # from now on every end is expected
                 self._processes.kill_all()
                 self._take_in()
+                for process in self._processes.adopted():
+                    self._record(ProcessLeft(left=process.name))
                 self._parsed_logs.close_holes()
                 self._apps.mask_kept()
             except EnvironmentFailed:  # the supervisor and every process are gone

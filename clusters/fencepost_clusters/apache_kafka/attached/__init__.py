@@ -1,0 +1,1 @@
+"""Apache Kafka clusters that somebody else started."""

@@ -1,0 +1,1 @@
+"""Clusters that Fencepost did not start."""
