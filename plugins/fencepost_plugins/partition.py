@@ -101,14 +101,14 @@ def partition(left: Names, right: Names) -> Partition:
     return Partition("partition", given, lambda _, left, right: two_way(left, right))
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def isolate(node: Names) -> Partition:
     """No other node reaches this one, nor does its own duplicate, and it reaches none; clients
     still do."""
     return Partition("isolate", {"node": as_names(node)}, _isolate)
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def cut_from_role(node: Names, role: str) -> Partition:
     """Nothing passes between a node and the other nodes of a role, duplicates and spares too;
     clients still reach it."""
@@ -116,27 +116,27 @@ def cut_from_role(node: Names, role: str) -> Partition:
     return Partition("cut_from_role", given, between_node_and_role)
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def isolate_role(role: str) -> Partition:
     """Nothing passes between the nodes of a role and all other nodes."""
     return Partition("isolate_role", {"role": (str(role),)}, _isolate_role)
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def halves(nodes: Names) -> Partition:
     """The smaller first half of the nodes and the other nodes do not reach each other."""
     given = {"nodes": as_names(nodes)}
     return Partition("halves", given, lambda _, nodes: fencepost.halves(nodes))
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def bridge(nodes: Names) -> Partition:
     """Two halves of the nodes that only the one in the middle reaches, both ways."""
     given = {"nodes": as_names(nodes)}
     return Partition("bridge", given, lambda _, nodes: fencepost.bridge(nodes))
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def majorities_ring(nodes: Names) -> Partition:
     """Each node reaches a majority, and no two the same one; with fewer than five nodes nothing is
     cut."""

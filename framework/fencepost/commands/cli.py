@@ -20,6 +20,7 @@ from typing import NoReturn
 import typer
 from typer._click import exceptions as click  # typer re-exports no base class
 
+from fencepost.commands.attach import attach
 from fencepost.commands.by_hand import OPTIONS_OF_FAULTS, fault, heal, status
 from fencepost.commands.cluster import down, up
 from fencepost.commands.compare import compare
@@ -77,6 +78,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     mutants: "Change a system's code, and see whether that is noticed.",
     lies: "Let one node lie, and see which rules notice it.",
     conformance: "Show the verdict of each clause on each runtime.",
+    attach: "Break a cluster of yours, and leave it as it was.",
     soak: "Keep a system under load and faults, run after run.",
     compare: "Run the same schedules on several systems or versions.",
     plugins: "List what the loaded plugins offer.",

@@ -73,11 +73,16 @@ def up(
     spec = of_project(asked, Path.cwd())
     check_runtime(runtime)
     check_spec(spec)
+    kept(spec, plugins, out, load=bool(workload))
+
+
+def kept(spec: RunSpec, plugins: Plugins, out: Path, *, load: bool) -> NoReturn:
+    """Starts a run, keeps it for a second terminal, then ends and judges it; ends the command."""
     folder = new_folder(out, "cluster")
     # Before anything is started: it may be refused.
     meeting = meeting_of(folder.path)
     with Run.start(spec, plugins, folder, progress()) as run:
-        if workload:
+        if load:
             run.clients.load()
         # Before the address is printed: a script that waits for that line may go on at once.
         with Channel.open(meeting) as channel:
@@ -133,7 +138,9 @@ def _say_aside(line: str) -> None:
 def _introduce(run: Run) -> None:
     """Prints the bootstrap address, and how to go on."""
     print_line(",".join(run.runtime.bootstrap))
-    if names := run.runtime.names:
+    if run.spec.runtime == "attached":
+        show(errors(), ("the cluster is attached: it is left as it was when this ends", "dim"))
+    elif names := run.runtime.names:
         path = run.folder.path / FILE
         path.write_text(hosts_file(names))
         show(errors(), (f"nodes that name each other: their names are in {path}", "dim"))

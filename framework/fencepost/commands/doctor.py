@@ -25,6 +25,8 @@ from fencepost.supervision.addresses import check_loopback
 
 JAVA_LEAST = 17
 _LIMIT_S = 20
+_USUAL = "http://127.0.0.1:8474"
+"""Where toxiproxy's API is unless it is told otherwise."""
 
 
 class Finding(Struct, frozen=True):
@@ -38,12 +40,23 @@ class Finding(Struct, frozen=True):
 def doctor(
     reap: Annotated[
         bool,
-        typer.Option("--reap", help="First remove what dead runs left in the container engine."),
+        typer.Option(
+            "--reap",
+            help="First remove what dead runs left in the container engine and in toxiproxies.",
+        ),
     ] = False,
+    toxiproxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="A toxiproxy of yours, in which runs on an attached cluster may have left toxics; "
+            "repeatable; by default the one on port 8474, if it answers.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Checks whether this machine meets the requirements of runs, and lists what dead runs left."""
-    found = [*examine(), *_engine(reap)]
+    found = [*examine(), *_engine(reap), *_attached(toxiproxy, reap)]
     if json:
         print_json([asdict(one) for one in found])
     else:
@@ -68,6 +81,30 @@ def _engine(reap: bool) -> Sequence[Finding]:
     for gone in engine_checks.remove_leftovers() if reap else ():
         show(errors(), f"removed {gone}")
     return [Finding(*one) for one in engine_checks.examine()]
+
+
+def _attached(urls: Sequence[str] | None, reap: bool) -> Sequence[Finding]:
+    """Looks for toxics of ours in toxiproxies of the user's; removes them if asked to."""
+    # toxiproxy-python's own imports take longer than most commands.
+    from fencepost.injection.attached_server import AttachedServer  # noqa: PLC0415
+
+    found = []
+    for url in urls or (_USUAL,):
+        server, what = AttachedServer(url), f"toxics at {url}"
+        try:
+            strays = server.strays()
+            for proxy, toxic in strays if reap else ():
+                server.remove(proxy, toxic)
+                show(errors(), f"removed {toxic} from {proxy}")
+            left = server.strays()
+        except EnvironmentFailed as silent:
+            # Nobody said that there is one on the usual port.
+            found += [Finding(what, False, str(silent))] if urls else []
+            continue
+        named = ", ".join(f"{toxic} at {proxy}" for proxy, toxic in left)
+        says = f"left by a run, if none is attached now, see --reap: {named}" if left else "none"
+        found.append(Finding(what, not left, says))
+    return found
 
 
 def examine() -> Sequence[Finding]:

@@ -41,10 +41,11 @@ from fencepost.commands.terminal import (
 from fencepost.model.clock import SECOND, now_ns, wall_clock
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.random_faults import NamesDraws
+from fencepost.model.system.attachment import ANY
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.project import of_project
-from fencepost.runs.random_schedule import chooser_of
+from fencepost.runs.random_schedule import chooser_of, offered
 from fencepost.runs.run import POWERED, RunSpec, check_runtime, check_spec, out_folder
 
 MOST_WEIGHT = 1_000
@@ -77,6 +78,13 @@ def soak(
     keep: Keep = False,
     keep_at_most: KeepAtMost = None,
     budget: Budget = None,
+    attach: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Soak the cluster of this file, which runs already, and leave it as it was.",
+        ),
+    ] = None,
     coverage: Annotated[
         bool, typer.Option("--coverage", help="List which operations met which states.")
     ] = False,
@@ -84,6 +92,8 @@ def soak(
     json: Json = False,
 ) -> None:
     """Keeps a system under load with random schedules, run after run, and joins the findings."""
+    if attach is not None:
+        system, runtime = f"{ANY}@{attach.absolute()}", "attached"
     loaded = load_plugins(system)
     check_runtime(runtime)
     check_budget(budget, minutes)
@@ -103,7 +113,7 @@ def soak(
         spec,
         runs,
         round(minutes * 60_000),
-        loaded.faults if faults else (),
+        offered(loaded.faults, spec.system) if faults else (),
         jobs=jobs or jobs_for(runtime),
         keep=keep or keep_at_most is not None,
         keep_bytes=keep_at_most,

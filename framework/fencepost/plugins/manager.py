@@ -26,6 +26,7 @@ from fencepost.judging.rules import Applicability, Clause, Rule
 from fencepost.model.errors import EnvironmentFailed, FencepostError, UsageError, no_such
 from fencepost.model.faults.fault import Fault, FaultFactory, arguments_of
 from fencepost.model.runtime import describe
+from fencepost.model.system.attachment import ANY, Attached
 from fencepost.model.system.capabilities import StatesBounds, System, Versioned
 from fencepost.plugins import hookspecs
 from fencepost.plugins.capabilities import check_system
@@ -97,14 +98,27 @@ class Plugins:
         )  # fmt: skip
 
     def system(self, name: str) -> System:
-        """The system of that name, `name@version` too; raises UsageError with the nearest one."""
+        """The system of that name, `name@version` too; raises UsageError with the nearest one.
+        `attached@FILE` is the system of attached clusters, whatever its name."""
         family, _, version = name.partition("@")
+        if family == ANY:
+            family = self._attachable()
         system = self._get("system", family, self.systems)
         if not version:
             return system
         if not isinstance(system, Versioned):
             raise UsageError(f"{family} comes in one version: leave out '@{version}'")
         return system.at(version)
+
+    def _attachable(self) -> str:
+        """The name of the only system whose clusters can be attached to; raises UsageError."""
+        found = [name for name, one in self.systems.items() if isinstance(one, Attached)]
+        if len(found) != 1:
+            raise UsageError(
+                f"systems whose clusters can be attached to: {describe(found) or 'none'}; name "
+                "the one that is meant"
+            )
+        return found[0]
 
     def clause(self, name: str, plane: str | None = None) -> Clause:
         """The clause of that id, or of one that it has replaced; raises UsageError with the nearest

@@ -22,7 +22,7 @@ from fencepost.model.faults.random_faults import (
     NamesDraws,
     Planned,
 )
-from fencepost.model.system.topology import Layout, Link
+from fencepost.model.system.topology import CLIENT, Layout, Link
 from fencepost.model.view import Holders
 
 LEAST_MS = 50
@@ -116,9 +116,11 @@ def _links(layout: Layout, one: str, other: str) -> Sequence[Link]:
 
 
 def _neighbours(layout: Layout, victim: str) -> Sequence[str]:
-    """The other nodes that a link joins with a node, in the order of the layout."""
-    names = (slot.name for slot in layout.nodes())
-    return [name for name in names if _links(layout, victim, name)]
+    """The other nodes that a link joins with a node, in the order of the layout. Where links join
+    no two nodes, as before many a cluster that is attached to, the clients that reach it."""
+    names = [slot.name for slot in layout.nodes()]
+    near = [name for name in names if _links(layout, victim, name)]
+    return near or [one.name for one in layout.of(CLIENT) if _links(layout, victim, one.name)]
 
 
 def _used(random: Random, victim: str, moment: Moment) -> tuple[str, Sequence[Link]] | None:

@@ -21,6 +21,8 @@ from fencepost.events.names import is_client
 from fencepost.history.run_folder import RunFolder
 from fencepost.model.clock import MS
 from fencepost.model.errors import FencepostError, PluginFailed, UsageError, Violation
+from fencepost.model.faults.fault import FaultFactory
+from fencepost.model.faults.handles import why_not
 from fencepost.model.faults.random_faults import (
     Administration,
     ChoosesFaults,
@@ -30,6 +32,8 @@ from fencepost.model.faults.random_faults import (
     Planned,
 )
 from fencepost.model.runtime import Powered, let_pass_until
+from fencepost.model.system.attachment import Attached
+from fencepost.model.system.capabilities import System
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import coverage
 from fencepost.runs.coverage import Met
@@ -93,6 +97,12 @@ class Conducted:
     """Whether the run reached its planned end."""
     plugin_failed: bool = False
     """Whether that was because code of a plugin raised."""
+
+
+def offered(faults: Mapping[str, FaultFactory], system: System) -> Collection[str]:
+    """The faults that may be drawn: on an attached cluster, those for which it has the handles."""
+    lacks = system.attachment().lacks if isinstance(system, Attached) else {}
+    return [name for name, made in faults.items() if not why_not(made, lacks)]
 
 
 def run_one(

@@ -8,7 +8,7 @@ from fencepost_plugins.partition import Partition, between_node_and_role
 from fencepost_plugins.targets import Names, as_names
 
 
-@needs(Handle.LINKS)
+@needs(Handle.PEERS)
 def cut_from_controllers(broker: Names) -> Partition:
     """Nothing passes between a broker and any controller; brokers and clients still reach it."""
     return Partition("cut_from_controllers", {"broker": as_names(broker)}, _from_controllers)

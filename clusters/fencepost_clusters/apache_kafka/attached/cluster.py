@@ -51,9 +51,11 @@ from fencepost_clusters.apache_kafka.attached.log_layout import OwnLayoutParser
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_kafka import ClusterSeen, KafkaView, Role, Timing
 from fencepost_kafka.bounds import availability
+from fencepost_kafka.clients.workers import LOADED_TOPICS
 from fencepost_kafka.facade.cluster import KafkaCluster
 from fencepost_kafka.faults.selectors import SELECTORS, select
 from fencepost_kafka.probe import kafka_probe
+from fencepost_kafka.status import status
 
 NAME = "apache/attached"
 OBSERVER = "attached_observer"
@@ -101,7 +103,6 @@ class AttachedKafka:
                     raise UsageError(f"{path}: {node.name} is a broker, a controller, or both")
         return replace(self, file=path, given=found, name=f"{NAME}@{version}")
 
-    @property
     def attachment(self) -> Attachment:
         """See `fencepost.Attached`."""
         if self.given is None:
@@ -128,17 +129,20 @@ class AttachedKafka:
     select = staticmethod(select)
     """See `fencepost_kafka.faults.selectors`."""
 
+    status = staticmethod(status)
+    """See `fencepost_kafka.status`."""
+
     def layout(self, shape: Shape) -> Layout:
         """The nodes of the file, and its links; raises UsageError for a shape."""
         if shape.settings or shape.defects or shape.spares or shape.own:
             raise UsageError(
                 f"{self.name} is as it is: it gets no settings, defects or spare nodes"
             )
-        return laid_out(self.attachment)
+        return laid_out(self.attachment())
 
     def command(self, place: Place, shape: Shape) -> Command:
         """What starts a node again; the first process of a slot runs already."""
-        node = self.attachment.named[place.slot.name]
+        node = self.attachment().named[place.slot.name]
         return Command(node.start or (node.name,))
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
@@ -148,7 +152,7 @@ class AttachedKafka:
             fetch_timeout_ms=self._number("controller.quorum.fetch.timeout.ms"),
             keep_in_sync_ms=self._number("replica.lag.time.max.ms"),
         )
-        utc = self.attachment.named[slot.name].in_utc
+        utc = self.attachment().named[slot.name].in_utc
         return OwnLayoutParser(slot, configured, utc=utc)
 
     def observers(self, shape: Shape) -> Sequence[ClientSpec]:
@@ -172,7 +176,7 @@ class AttachedKafka:
             # It may tell of a node that has ended since, and begins again.
             return (*lacks, "the nodes have not been asked since the last process began")
         lacks += [f"{one.name} does not answer" for one in self._brokers() if one.id in body.silent]
-        return (*lacks, *wrong_with(self.attachment, body.live, body.leaderless, body.short))
+        return (*lacks, *wrong_with(self.attachment(), body.live, body.leaderless, body.short))
 
     def recovery_bound_ms(self, shape: Shape) -> int:
         """Three sessions and the time of a restart."""
@@ -200,6 +204,9 @@ class AttachedKafka:
 
     # ------------------------------------------------------------------------- being attached
 
+    makes = tuple(f"the topic {OURS}{one}" for one in LOADED_TOPICS)
+    """The topics of the load; a test makes others."""
+
     def tidying(self) -> Sequence[str]:
         """See `fencepost.Attached`: deletes every topic of ours."""
         program = "fencepost_clusters.apache_kafka.attached.tidy"
@@ -225,7 +232,7 @@ class AttachedKafka:
             if set(one.isr) != set(one.replicas)
         ]
         live = tuple(found.brokers)
-        wrong = [*wrong_with(self.attachment, live, leaderless[:_NAMED], short[:_NAMED])]
+        wrong = [*wrong_with(self.attachment(), live, leaderless[:_NAMED], short[:_NAMED])]
         wrong += self._strays(found)
         topics = [f"the topic {name}" for name in sorted(found.topics) if not name.startswith(OURS)]
         brokers = [f"broker {one}" for one in sorted(found.brokers)]
@@ -236,7 +243,7 @@ class AttachedKafka:
         """The brokers that tell clients another address than that of their proxy: a client would
         leave the proxy with its first answer."""
         listens = {
-            one.target: one.listen for one in self.attachment.links if one.source == "clients"
+            one.target: one.listen for one in self.attachment().links if one.source == "clients"
         }
         found = []
         for node in self._brokers():
@@ -249,10 +256,10 @@ class AttachedKafka:
         return found
 
     def _brokers(self) -> Sequence[AttachedNode]:
-        return [one for one in self.attachment.nodes if Role.BROKER in one.roles]
+        return [one for one in self.attachment().nodes if Role.BROKER in one.roles]
 
     def _number(self, setting: str) -> int:
-        return int(self.attachment.settings.get(setting, DEFAULTS[setting]))
+        return int(self.attachment().settings.get(setting, DEFAULTS[setting]))
 
 
 def wrong_with(

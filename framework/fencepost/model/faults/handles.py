@@ -20,7 +20,8 @@ _NEEDS = "fencepost_needs"
 class Handle(StrEnum):
     """A way to take hold of a part of a cluster."""
 
-    LINKS = "a proxy between nodes"
+    LINKS = "a proxy"
+    PEERS = "a proxy between two nodes"
     PROCESS = "a process"
     START = "a way to start a node again"
     DISK = "a disk"

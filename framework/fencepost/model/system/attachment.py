@@ -47,6 +47,9 @@ from fencepost.model.faults.handles import Handle
 from fencepost.model.runtime import Signal
 from fencepost.model.system.topology import CLIENT, NAME, Layout, Link, Slot
 
+ANY: Final = "attached"
+"""What stands for the name of the system of attached clusters, where there is one: `attached@FILE`.
+"""
 CLIENTS: Final = "clients"
 """The slot of clients, as a link's `from` names it."""
 OURS: Final = "fencepost-"
@@ -158,6 +161,8 @@ class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         }
         if not self.links:
             found[Handle.LINKS] = "the file names no link, and so no proxy"
+        if all(CLIENTS in (one.source, one.target) for one in self.links):
+            found[Handle.PEERS] = "the file names no proxy between two nodes"
         if not any(node.has_process for node in self.nodes):
             found[Handle.PROCESS] = "the file names no process: give a node its pid_file, pid or "
             found[Handle.PROCESS] += "container"
@@ -195,9 +200,13 @@ class Attached(Protocol):
     It is `Launchable`, too: the command of a node is what starts it again.
     """
 
-    @property
     def attachment(self) -> Attachment:
         """What its file says; raises UsageError if it was not named with one."""
+        ...
+
+    @property
+    def makes(self) -> Sequence[str]:
+        """What the load of a run makes in the cluster, in words; all of it is removed."""
         ...
 
     def tidying(self) -> Sequence[str]:

@@ -58,7 +58,7 @@ def attached_backend(system: Attached) -> BackendKind:
         return AttachedBackend(system, layout, folder)
 
     return BackendKind(
-        "attached", opened, limits=system.attachment, check=check_fits, restarts=False
+        "attached", opened, limits=system.attachment(), check=check_fits, restarts=False
     )
 
 
@@ -104,7 +104,7 @@ class AttachedBackend:
 
     def __init__(self, system: Attached, layout: Layout, folder: RunFolder) -> None:
         self._system, self._folder = system, folder
-        self._attachment = attachment = system.attachment
+        self._attachment = attachment = system.attachment()
         check_consent(attachment)
         self.addresses = AttachedAddresses(attachment)
         toxiproxy = attachment.toxiproxy
@@ -203,12 +203,13 @@ class AttachedBackend:
             except EnvironmentFailed as silent:
                 differs = [f"what it has now is not known: {silent}"]
             else:
-                differs = differences(self._before, after)
+                differs = differences(self._before.survey, after.survey)
             return not differs
 
         # A node that the guard has started again needs its time.
         poll(same, AFTER_S, _AGAIN_S)
         left += differs
+        left += changes(self._before.proxies, after.proxies) if after else ()
         self.left = tuple(left)
         kept = {
             "before": self._before,
@@ -236,13 +237,15 @@ def appeared(before: State, after: State | None) -> Sequence[str]:
     return sorted(set(after.survey.has) - set(before.survey.has)) if after else ()
 
 
-def differences(before: State, after: State) -> Sequence[str]:
-    """What is not as it was, a sentence each. What others have added is theirs, and no difference."""
-    gone = sorted(set(before.survey.has) - set(after.survey.has))
-    found = [f"{one} is gone" for one in gone]
-    found += [f"{one} is left" for one in after.survey.ours]
-    found += [f"wrong afterwards: {one}" for one in after.survey.wrong]
-    for name, proxy in before.proxies.items():
-        if said := changed(proxy, after.proxies.get(name)):
-            found.append(f"{name}: {said}")
-    return found
+def differences(before: Survey, after: Survey) -> Sequence[str]:
+    """What is not as it was, a sentence each; what others have added is theirs, and no
+    difference."""
+    gone = [f"{one} is gone" for one in sorted(set(before.has) - set(after.has))]
+    left = [f"{one} is left" for one in after.ours]
+    return [*gone, *left, *(f"wrong afterwards: {one}" for one in after.wrong)]
+
+
+def changes(before: Mapping[str, ShownProxy], after: Mapping[str, ShownProxy]) -> Sequence[str]:
+    """The proxies that others have changed, a sentence each."""
+    said = {name: changed(proxy, after.get(name)) for name, proxy in before.items()}
+    return [f"{name}: {one}" for name, one in said.items() if one]

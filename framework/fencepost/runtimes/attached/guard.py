@@ -7,7 +7,8 @@ one shows in each run that it works.
 
     harness -> guard   its duties as one line of JSON; then one line for each act, *before* it:
                        {"node": "broker-1", "did": "stop", "found": ...}
-    guard -> harness   an empty line, once it guards; at the end, one JSON object a line: {"healed": "..."} or {"failed": "..."}
+    guard -> harness   an empty line, once it guards; at the end, one line for each thing done:
+                       {"healed": "..."} or {"failed": "..."}
 
 What it does, in this order, and each step although another one failed:
 

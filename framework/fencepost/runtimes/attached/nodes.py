@@ -136,10 +136,13 @@ class _Local:
 
     def start(self) -> Found:
         node = self._node
-        # Of a session of its own, and with no descriptor of the harness: it outlives this run, so it
-        # is no `Popen`, which would be waited for.
-        nowhere = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
-        nowhere += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+        # Of a session of its own, and with no descriptor of the harness: it outlives this run, and
+        # is no `Popen`, which its maker has to wait for.
+        nowhere = (
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        )
         try:
             child = os.posix_spawnp(
                 node.start[0], node.start, os.environ, file_actions=nowhere, setsid=True

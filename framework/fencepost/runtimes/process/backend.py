@@ -135,7 +135,7 @@ class Limits(Protocol):
 
 @final
 class NoLimits:
-    """A run whose processes, disks and links are all Fencepost's own: every fault may be injected."""
+    """A run whose processes, disks and links are Fencepost's own: every fault may be injected."""
 
     lacks: Mapping[Handle, str] = MappingProxyType({})
 
