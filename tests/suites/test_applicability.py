@@ -18,7 +18,7 @@ LEAST = 20
 """The least number of characters of an entry's `how`."""
 
 
-KAFKAS = ("kraft", "zookeeper")
+KAFKAS = ("kraft", "zookeeper", "attached")
 
 
 def on(plane: str) -> list[Applicability]:

@@ -36,7 +36,9 @@ from fencepost_clusters.apache_kafka.rules import promises
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import OBSERVER as ZNODE_OBSERVER
 from fencepost_clusters.apache_kafka.zookeeper_mode.cluster import ZooKeeperMode
 
-DECLARED = declared("fencepost_clusters.apache_kafka", "kraft.toml", "zookeeper.toml")
+DECLARED = declared(
+    "fencepost_clusters.apache_kafka", "kraft.toml", "zookeeper.toml", "attached.toml"
+)
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""`fencepost attach`: a cluster that runs already, struck from a second terminal, and left as it was."""
+"""`fencepost attach`: a cluster that runs already, struck from a second terminal."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from fencepost.commands.terminal import (
     show,
 )
 from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, FencepostError, Violation
+from fencepost.model.faults.handles import Limited, why_not
 from fencepost.model.system.shape import shape_of
 from fencepost.plugins.manager import Plugins
 from fencepost.plugins.reports import ReportRequest
@@ -159,7 +160,9 @@ def _how_to_go_on(run: Run) -> Iterator[str]:
     yield f"run folder {run.folder.path}"
     yield "from a second terminal:"
     yield "  fencepost status --watch"
-    if "isolate" in run.plugins.faults:
+    isolate = run.plugins.faults.get("isolate")
+    lacks = run.runtime.lacks if isinstance(run.runtime, Limited) else {}
+    if isolate is not None and not why_not(isolate, lacks):
         yield f"  fencepost fault isolate {node} --for 10s      (fencepost fault lists all)"
     yield "  fencepost heal"
     yield "  fencepost cluster down                       (or here: Ctrl-C, or SIGTERM)"

@@ -2,8 +2,8 @@
 
 Its file says where its nodes are, and what can be done to them (`fencepost.Attachment`). What is
 known of it is what any client could know: its clients' own operations, the answers of its nodes
-(`observer`), and what their logs say at INFO. `attached.toml` beside the other clauses says for each
-promise whether that is enough to judge it.
+(`observer`), and what their logs say at INFO. For each promise, `attached.toml` says whether that
+is enough to judge it.
 
 Nothing of the user's is changed: topics are made under names of ours (`fencepost.OURS`), consumers
 have no group, and no setting is altered.

@@ -1,9 +1,9 @@
 """The client that watches an attached cluster: it asks the nodes, past all proxies, what they know.
 
-Each look asks one node after the other, until one has the controllers' answer about the quorum, and
-then that node for its metadata. What has changed since the last look is recorded. Only partitions of
-topics of ours are recorded one by one: the user's are counted (`ClusterSeen`), so that a run knows
-whether the cluster is whole, and touches none of them.
+Each look asks one node after the other, until one has the controllers' answer about the quorum,
+and then that node for its metadata. What has changed since the last look is recorded. Only
+partitions of topics of ours are recorded one by one: the user's are counted (`ClusterSeen`), so
+that a run knows whether the cluster is whole, and touches none of them.
 
 A look sees states, and not each change: two changes between two looks are one. The offset of what
 it records is the high watermark of the metadata as the look began, so a later look is a later

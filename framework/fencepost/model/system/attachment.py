@@ -319,7 +319,7 @@ def _end(address: str) -> tuple[str, int]:
 
 
 def _first(attachment: Attachment) -> Sequence[tuple[str, int]]:
-    """The slots to which clients connect first: those of the bootstrap addresses, else all brokers."""
+    """The slots to which clients connect first: those of the bootstrap addresses."""
     found = []
     wanted = {_end(one) for one in attachment.bootstrap}
     for node in attachment.nodes:
@@ -354,7 +354,7 @@ def _check(found: Attachment) -> None:
         for name in (link.source, link.target):
             if name not in known:
                 raise no_such("node", name, known)
-        if link.source == link.target or link.target == CLIENTS:
+        if link.target in (link.source, CLIENTS):
             raise UsageError(f"the link from {link.source} to {link.target} joins no two nodes")
         if "/" in link.proxy:
             raise UsageError(

@@ -39,7 +39,7 @@ from fencepost.injection.attached_server import AttachedServer
 from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.attachment import Attachment
-from fencepost.runtimes.attached.nodes import Found, NodeProcess, process_of
+from fencepost.runtimes.attached.nodes import PAUSED, Found, NodeProcess, process_of
 
 PATIENCE_S = 60.0
 _AGAIN_S = 0.5
@@ -135,18 +135,17 @@ class Guard:
 
     def _let_go_on(self, name: str, found: Found) -> str:
         process = self._process(name)
-        state = process.state(found)
-        if state == "T":
-            process.signal(found, signal.SIGCONT)
-            if process.state(found) == "T":
-                raise EnvironmentFailed(f"process {found.pid} is stopped still")
-            return f"{name} goes on"
-        return ""
+        # Whatever its state: a stop that was sent just now may not have been carried out yet.
+        if not process.signal(found, signal.SIGCONT):
+            return ""  # it has ended
+        if process.state(found) == PAUSED:
+            raise EnvironmentFailed(f"process {found.pid} is stopped still")
+        return f"{name} goes on"
 
     def _start(self, name: str, found: Found) -> str:
         process = self._process(name)
         if state := process.state(found):
-            if state == "T":  # SIGKILL ends a stopped process, SIGTERM waits until it goes on
+            if state == PAUSED:  # SIGKILL ends a stopped process, SIGTERM waits until it goes on
                 process.signal(found, signal.SIGCONT)
             return ""
         try:

@@ -22,7 +22,7 @@ from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.attachment import Attachment
 from fencepost.runtimes.attached.guard import Act, Did
 from fencepost.runtimes.attached.guarding import Guarding
-from fencepost.runtimes.attached.nodes import Found, NodeProcess, follows, process_of
+from fencepost.runtimes.attached.nodes import PAUSED, Found, NodeProcess, follows, process_of
 from fencepost.supervision.launcher import UNKNOWN_CODE, Child, Exit, Launcher
 
 _LOG = "log/"
@@ -153,7 +153,7 @@ class AttachedLaunching:
         node = self._attachment.named[name]
         process = process_of(node, self._attachment)
         found = process.find()
-        if process.state(found) == "T":
+        if process.state(found) == PAUSED:
             raise EnvironmentFailed(f"{name} is stopped already, and not by this run")
         self._nodes[name] = process
         return found

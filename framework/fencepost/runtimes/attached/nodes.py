@@ -187,8 +187,11 @@ class _Container:
         return Found(pid, started_at(pid) or 0)
 
     def signal(self, found: Found, number: int) -> bool:
-        if not self.state(found):
+        state = self.state(found)
+        if not state:
             return False
+        if number == signal.SIGCONT and state != PAUSED:
+            return True  # the engine calls that an error
         match number:
             case signal.SIGSTOP:
                 command = ["pause"]
