@@ -43,6 +43,8 @@ from fencepost.runtimes.attached.nodes import PAUSED, Found, NodeProcess, proces
 
 PATIENCE_S = 60.0
 _AGAIN_S = 0.5
+ENDS_S = 30.0
+"""How long a node may take to end, once it was asked to."""
 _TIDY_LIMIT_S = 40.0
 
 Did = Literal["found", "stop", "go on", "end"]
@@ -144,9 +146,11 @@ class Guard:
 
     def _start(self, name: str, found: Found) -> str:
         process = self._process(name)
-        if state := process.state(found):
-            if state == PAUSED:  # SIGKILL ends a stopped process, SIGTERM waits until it goes on
-                process.signal(found, signal.SIGCONT)
+        # One that was stopped takes SIGTERM only once it goes on.
+        process.signal(found, signal.SIGCONT)
+        # A signal that was sent just now takes its time, and an orderly end takes longer. One that
+        # lives on was never sent any: the harness died before.
+        if not poll(lambda: not process.state(found), ENDS_S, _AGAIN_S):
             return ""
         try:
             process.find()
