@@ -171,6 +171,8 @@ from fencepost.model.system.capabilities import (
     Versioned,
     counted,
 )
+from fencepost.model.system.composed import Composed
+from fencepost.model.system.composed import Service as ComposedService
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.model.system.simulable import (
@@ -263,6 +265,8 @@ __all__ = [
     "ClusterRecovered",
     "Codec",
     "Command",
+    "Composed",
+    "ComposedService",
     "Concerning",
     "Condition",
     "Configured",

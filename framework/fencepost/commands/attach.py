@@ -51,6 +51,13 @@ def attach(
             "--dry-run", help="Say what would be touched and made, and which faults exist."
         ),
     ] = False,
+    compose: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="COMPOSE-FILE",
+            help="Print a first draft of the file, for the stack of this compose file.",
+        ),
+    ] = None,
     load: Annotated[
         bool, typer.Option("--load/--no-load", help="Put the load of the system's clients on it.")
     ] = True,
@@ -64,6 +71,9 @@ def attach(
 
     The file says `may_break = true`, or nothing is touched.
     """
+    if compose is not None:
+        _draft(system, compose)
+        return
     if file is None:
         raise UsageError("name the cluster's file: fencepost attach cluster.toml")
     plugins = load_plugins(system)
@@ -79,6 +89,16 @@ def attach(
     check_runtime(spec.runtime)
     check_spec(spec)
     kept(spec, plugins, out, load=load)
+
+
+def _draft(system: str, file: Path) -> None:
+    from fencepost.runtimes.attached.compose import stack_of  # noqa: PLC0415
+
+    found = load_plugins(system).system(system)
+    if not isinstance(found, Attached):
+        raise UsageError(f"{system} is started by Fencepost, and not attached to")
+    # The draft ends its own last line.
+    print_line(found.drafted(stack_of(file)).rstrip())
 
 
 def planned(attached: Attached, plugins: Plugins) -> Plan:

@@ -47,6 +47,7 @@ from fencepost_clusters.apache_kafka.attached.asking import (
     metadata_by,
     quorum_by,
 )
+from fencepost_clusters.apache_kafka.attached.draft import drafted
 from fencepost_clusters.apache_kafka.attached.log_layout import OwnLayoutParser
 from fencepost_clusters.apache_kafka.log_memory import Configured
 from fencepost_kafka import ClusterSeen, KafkaView, Role, Timing
@@ -206,6 +207,9 @@ class AttachedKafka:
 
     makes = tuple(f"the topic {OURS}{one}" for one in LOADED_TOPICS)
     """The topics of the load; a test makes others."""
+
+    drafted = staticmethod(drafted)
+    """See `draft`."""
 
     def tidying(self) -> Sequence[str]:
         """See `fencepost.Attached`: deletes every topic of ours."""

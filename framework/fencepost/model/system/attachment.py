@@ -45,6 +45,7 @@ from msgspec import Struct, field
 from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.handles import Handle
 from fencepost.model.runtime import Signal
+from fencepost.model.system.composed import Composed
 from fencepost.model.system.topology import CLIENT, NAME, Layout, Link, Slot
 
 ANY: Final = "attached"
@@ -207,6 +208,11 @@ class Attached(Protocol):
     @property
     def makes(self) -> Sequence[str]:
         """What the load of a run makes in the cluster, in words; all of it is removed."""
+        ...
+
+    def drafted(self, stack: Composed) -> str:
+        """The first draft of a file for a stack of containers; what it cannot know is a comment.
+        It does not say that the cluster may be broken."""
         ...
 
     def tidying(self) -> Sequence[str]:
