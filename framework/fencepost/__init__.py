@@ -135,7 +135,9 @@ from fencepost.model.system.apps import Listener, Parse, Program, Ready
 from fencepost.model.system.attachment import (
     OURS,
     Attached,
+    AttachedLink,
     AttachedNode,
+    AttachedServer,
     Attachment,
     Survey,
     attachment_in,
@@ -171,8 +173,7 @@ from fencepost.model.system.capabilities import (
     Versioned,
     counted,
 )
-from fencepost.model.system.composed import Composed
-from fencepost.model.system.composed import Service as ComposedService
+from fencepost.model.system.composed import Composed, ComposedPort, ComposedProxy, ComposedService
 from fencepost.model.system.probe import Probe
 from fencepost.model.system.shape import Shape, Spare
 from fencepost.model.system.simulable import (
@@ -244,7 +245,9 @@ __all__ = [
     "AppWorksAgain",
     "Applicability",
     "Attached",
+    "AttachedLink",
     "AttachedNode",
+    "AttachedServer",
     "Attachment",
     "Authority",
     "AuthorityChange",
@@ -266,6 +269,8 @@ __all__ = [
     "Codec",
     "Command",
     "Composed",
+    "ComposedPort",
+    "ComposedProxy",
     "ComposedService",
     "Concerning",
     "Condition",

@@ -148,12 +148,12 @@ def _processes(attachment: Attachment, wrong: list[str]) -> Iterator[str]:
 
 def _proxies(attachment: Attachment, wrong: list[str]) -> Iterator[str]:
     from fencepost.injection.attached_links import usable  # noqa: PLC0415
-    from fencepost.injection.attached_server import AttachedServer  # noqa: PLC0415
+    from fencepost.injection.attached_server import TheirToxiproxy  # noqa: PLC0415
 
     if attachment.toxiproxy is None:
         return
     try:
-        usable(AttachedServer(attachment.toxiproxy.url), [link.proxy for link in attachment.links])
+        usable(TheirToxiproxy(attachment.toxiproxy.url), [link.proxy for link in attachment.links])
     except EnvironmentFailed as lacking:
         wrong.append(str(lacking))
     for link in attachment.links:

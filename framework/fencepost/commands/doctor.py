@@ -86,11 +86,11 @@ def _engine(reap: bool) -> Sequence[Finding]:
 def _attached(urls: Sequence[str] | None, reap: bool) -> Sequence[Finding]:
     """Looks for toxics of ours in toxiproxies of the user's; removes them if asked to."""
     # toxiproxy-python's own imports take longer than most commands.
-    from fencepost.injection.attached_server import AttachedServer  # noqa: PLC0415
+    from fencepost.injection.attached_server import TheirToxiproxy  # noqa: PLC0415
 
     found = []
     for url in urls or (_USUAL,):
-        server, what = AttachedServer(url), f"toxics at {url}"
+        server, what = TheirToxiproxy(url), f"toxics at {url}"
         try:
             strays = server.strays()
             for proxy, toxic in strays if reap else ():

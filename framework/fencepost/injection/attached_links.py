@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from fencepost.injection.attached_server import AttachedServer, ShownProxy, ShownToxic
+from fencepost.injection.attached_server import ShownProxy, ShownToxic, TheirToxiproxy
 from fencepost.injection.links import Bytes, parse_metrics
 from fencepost.injection.probes import End
 from fencepost.injection.toxics import CUT, DOWNSTREAM, UPSTREAM, Toxic, toxics
@@ -76,7 +76,7 @@ class AttachedLinks:
     """The links of a layout, on the user's server; see `fencepost.injection.links.Links`."""
 
     def __init__(
-        self, attachment: Attachment, layout: Layout, server: AttachedServer | None
+        self, attachment: Attachment, layout: Layout, server: TheirToxiproxy | None
     ) -> None:
         """Without links it needs no server. Raises EnvironmentFailed if the server does not answer,
         lacks a proxy, has one disabled, or has toxics of ours."""
@@ -213,7 +213,7 @@ class AttachedLinks:
             self._server.add(proxy.name, toxic)
 
 
-def usable(server: AttachedServer, names: Sequence[str]) -> Mapping[str, ShownProxy]:
+def usable(server: TheirToxiproxy, names: Sequence[str]) -> Mapping[str, ShownProxy]:
     """These proxies as they are now.
 
     Raises EnvironmentFailed if one is missing or disabled, or has a toxic of ours, which another

@@ -67,7 +67,7 @@ class ShownProxy(Struct, frozen=True):
 
 
 @final
-class AttachedServer:
+class TheirToxiproxy:
     """The server at `url`. Every method raises EnvironmentFailed if it does not answer in time, or
     refuses."""
 

@@ -36,6 +36,9 @@ class Configuration(Struct, frozen=True, kw_only=True):
     workload: str = ""
     """The workload of its clients; empty: the system's own."""
     runtime: str = "process"
+    attach: str = ""
+    """The file of a cluster that runs already, from the folder of pyproject.toml: in place of a
+    system and a runtime."""
     seed: Annotated[int, Meta(ge=0, le=MOST)] | None = None
     """The seed of every random choice; None: drawn anew."""
     out: str = ".fencepost"
@@ -134,6 +137,8 @@ def _placed(found: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     placed = dict(found)
     if "out" in found:
         placed["out"] = str(folder / found["out"])
+    if found.get("attach"):
+        placed["attach"] = str(folder / found["attach"])
     if "checks" in found:
         placed["checks"] = tuple(str(folder / one) for one in found["checks"])
     if "app" in found:

@@ -22,6 +22,8 @@ _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
     "workload": "the workload of its clients; the system's own when not given",
     "runtime": "where its processes live: process, simulated, docker or attached",
+    "attach": "the file of a cluster that runs already, in place of a system and a runtime; the "
+    "tests run on it, and leave it as it was",
     "seed": "the seed of every random choice, or 'last'; drawn anew when not given",
     "out": "folder in which each test's run is kept, below the root directory",
     "defects": "defects of the system to switch on, comma-separated; the tests must find them",
@@ -36,10 +38,6 @@ _SHAPE = {
 }
 """The options `--fencepost-*` that may be repeated, and are options only. What a test's own
 `fencepost_shape` says is stronger: the test needs it."""
-_ATTACH = (
-    "the file of a cluster that runs already: the tests run on it, and leave it as it was; in "
-    "place of --fencepost-system and --fencepost-runtime"
-)
 _BUDGET = (
     "the time that the tests may take, such as 20m: none begins that may not end in it, and the "
     "session is undecided if one did not begin"
@@ -86,8 +84,6 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(f"fencepost_{name}", text, default=None)
     for name, (metavar, text) in _SHAPE.items():
         group.addoption(f"--fencepost-{name}", metavar=metavar, help=text, action="append")
-    group.addoption("--fencepost-attach", metavar="FILE", help=_ATTACH)
-    parser.addini("fencepost_attach", _ATTACH, default=None)
     group.addoption("--fencepost-budget", metavar="TIME", help=_BUDGET)
 
 
@@ -106,14 +102,16 @@ def settings_of(config: pytest.Config) -> Settings:
         or config.getini(f"fencepost_{name}")
         for name in _HELP
     }
-    if file := _attached(config):
-        given |= {"system": f"{ANY}@{file}", "runtime": "attached"}
+    if option := config.getoption("fencepost_attach"):
+        given["attach"] = str(Path(config.invocation_params.dir, option))
     defects = given.pop("defects")
     # xdist's workers get the seed that was drawn by the process that started them.
     seed = getattr(config, "workerinput", {}).get("fencepost_seed", given.pop("seed"))
     chosen = {**configured, **{name: value for name, value in given.items() if value}}
     if defects:
         chosen["defects"] = tuple(name for name in defects.split(",") if name)
+    if file := chosen.get("attach"):
+        chosen |= {"system": f"{ANY}@{config.rootpath / file}", "runtime": "attached"}
     found = Configuration(**chosen)
     try:
         shape = shape_of(*(config.getoption(f"fencepost_{name}") for name in _SHAPE))
@@ -129,15 +127,6 @@ def settings_of(config: pytest.Config) -> Settings:
         workload=found.workload,
         budget_ns=_budget(config.getoption("fencepost_budget")),
     )
-
-
-def _attached(config: pytest.Config) -> Path | None:
-    """The file of the cluster to attach to: the option's from where pytest was started, that of the
-    ini file from the root directory."""
-    if given := config.getoption("fencepost_attach"):
-        return Path(config.invocation_params.dir, given)
-    named = config.getini("fencepost_attach")
-    return config.rootpath / named if named else None
 
 
 def _budget(given: str | None) -> int | None:

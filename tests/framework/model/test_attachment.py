@@ -67,7 +67,7 @@ ALWAYS = {Handle.DISK, Handle.SECOND, Handle.FRAMES, Handle.POWER}
 
 def test_the_layout_is_that_of_the_file() -> None:
     attachment = decoded(WHOLE.encode())
-    layout = laid_out(attachment)
+    layout = laid_out(attachment, "broker")
     assert [(slot.name, slot.role, slot.node_id) for slot in layout.slots] == [
         ("broker-1", "broker", 1), ("broker-2", "broker", 2), ("clients", "client", -1),
     ]  # fmt: skip

@@ -139,7 +139,7 @@ class AttachedKafka:
             raise UsageError(
                 f"{self.name} is as it is: it gets no settings, defects or spare nodes"
             )
-        return laid_out(self.attachment())
+        return laid_out(self.attachment(), Role.BROKER)
 
     def command(self, place: Place, shape: Shape) -> Command:
         """What starts a node again; the first process of a slot runs already."""
@@ -260,10 +260,15 @@ class AttachedKafka:
         return found
 
     def _brokers(self) -> Sequence[AttachedNode]:
-        return [one for one in self.attachment().nodes if Role.BROKER in one.roles]
+        return brokers_of(self.attachment())
 
     def _number(self, setting: str) -> int:
         return int(self.attachment().settings.get(setting, DEFAULTS[setting]))
+
+
+def brokers_of(attachment: Attachment) -> Sequence[AttachedNode]:
+    """The nodes that are brokers: those without a role, too."""
+    return [one for one in attachment.nodes if not one.roles or Role.BROKER in one.roles]
 
 
 def wrong_with(
@@ -273,8 +278,8 @@ def wrong_with(
     short: Sequence[str],
 ) -> Sequence[str]:
     """What a cluster lacks by its own word, a sentence each."""
-    brokers = [one for one in attachment.nodes if Role.BROKER in one.roles]
-    found = [f"{one.name} is not in the cluster" for one in brokers if one.id not in live]
+    missing = [one for one in brokers_of(attachment) if one.id not in live]
+    found = [f"{one.name} is not in the cluster" for one in missing]
     if leaderless:
         found.append(f"no leader: {', '.join(leaderless)}")
     if short:

@@ -19,8 +19,6 @@ _UNLINKED = """\
 # No proxy of toxiproxy leads to {name}: its links cannot be cut.
 """
 _UNREACHED = "# {name} publishes no port: put an address here that this machine reaches."
-    "# {name}: no port of it is published, so put an address here that this machine reaches."
-)
 
 
 def drafted(stack: Composed) -> str:

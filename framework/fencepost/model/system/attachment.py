@@ -20,8 +20,8 @@ All of it is pure: nothing here opens a connection or looks at a process.
     name = "broker-1"
     id = 1
     address = "127.0.0.1:19092"
-    pid_file = "/run/kafka-1.pid"
-    logs = ["/var/log/kafka-1/server.log"]
+    pid_file = "/run/broker-1.pid"
+    logs = ["/var/log/broker-1/server.log"]
 
     [[link]]
     from = "clients"
@@ -54,11 +54,11 @@ ANY: Final = "attached"
 CLIENTS: Final = "clients"
 """The slot of clients, as a link's `from` names it."""
 OURS: Final = "fencepost-"
-"""What the names of all toxics and all topics begin with that an attached run makes. Nothing else
+"""What all names begin with that an attached run gives, to toxics and in the cluster. Nothing else
 is ever removed."""
 
 
-class Server(Struct, frozen=True, forbid_unknown_fields=True):
+class AttachedServer(Struct, frozen=True, forbid_unknown_fields=True):
     """The toxiproxy server whose proxies lie between the nodes: the URL of its API, and the
     container that it runs in, if it does: its connections are counted there."""
 
@@ -72,14 +72,14 @@ class AttachedNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `address` is a listener past all proxies, by which its answers are read while its links are cut.
     `start` starts it again as the process of `pid_file`, or becomes its process; a container is
-    started by its engine. `logs` are files in Kafka's own layout; a container's output is read
+    started by its engine. `logs` are files in its system's own layout; a container's output is read
     without them. `utc`: their stamps are UTC, as in most containers, and not this machine's local
     time.
     """
 
     name: str
     id: int
-    roles: tuple[str, ...] = ("broker",)
+    roles: tuple[str, ...] = ()
     address: str
     pid: int = 0
     pid_file: str = ""
@@ -104,7 +104,7 @@ class AttachedNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return bool(self.container) if self.utc is None else self.utc
 
 
-class Proxied(
+class AttachedLink(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={
         "source": "from", "target": "to"
     }
@@ -127,9 +127,9 @@ class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     may_break: bool = False
     bootstrap: tuple[str, ...]
-    toxiproxy: Server | None = None
+    toxiproxy: AttachedServer | None = None
     nodes: tuple[AttachedNode, ...] = field(name="node", default=())
-    links: tuple[Proxied, ...] = field(name="link", default=())
+    links: tuple[AttachedLink, ...] = field(name="link", default=())
     settings: Mapping[str, str] = field(default_factory=dict)
     engine: str = "docker"
 
@@ -138,7 +138,7 @@ class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """The nodes by name."""
         return {one.name: one for one in self.nodes}
 
-    def proxied(self, link: Link) -> Proxied:
+    def proxied(self, link: Link) -> AttachedLink:
         """The proxy of a link of the layout; raises KeyError."""
         for one in self.links:
             if (one.source, one.target, _end(one.listen)[1]) == (
@@ -284,13 +284,13 @@ def check_consent(attachment: Attachment) -> None:
         )
 
 
-def laid_out(attachment: Attachment) -> Layout:
+def laid_out(attachment: Attachment, role: str) -> Layout:
     """The slots and links of an attached cluster: a link's port is the one at which its proxy
-    listens."""
+    listens. `role` is that of nodes to which the file gives none."""
     slots = [
         Slot(
             node.name,
-            node.roles[0],
+            (node.roles or (role,))[0],
             node.id,
             index,
             also=tuple((role, node.id) for role in node.roles[1:]),
@@ -390,8 +390,8 @@ def _check(found: Attachment) -> None:
 def _check_node(node: AttachedNode) -> None:
     if not NAME.fullmatch(node.name) or node.name == CLIENTS:
         raise UsageError(f"the node's name {node.name!r} is not lower-case words joined by '-'")
-    if not node.roles or len(set(node.roles)) < len(node.roles):
-        raise UsageError(f"{node.name} has no role, or one twice")
+    if len(set(node.roles)) < len(node.roles):
+        raise UsageError(f"{node.name} has a role twice")
     if sum(map(bool, (node.pid, node.pid_file, node.container))) > 1:
         raise UsageError(f"{node.name} has one of pid, pid_file and container, not several")
     if node.pid < 0 or node.id < 0:

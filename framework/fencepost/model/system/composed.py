@@ -11,28 +11,28 @@ from msgspec import Struct, field
 from fencepost.model.errors import UsageError
 
 
-class Port(Struct, frozen=True):
+class ComposedPort(Struct, frozen=True):
     """A port of a service, and where the host reaches it (0: nowhere)."""
 
     target: int
     published: int = 0
 
 
-class Service(Struct, frozen=True):
+class ComposedService(Struct, frozen=True):
     """A service; `container` is the name of its only container."""
 
     name: str
     image: str
     container: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    ports: tuple[Port, ...] = ()
+    ports: tuple[ComposedPort, ...] = ()
 
     def published(self, target: int) -> int:
         """Where the host reaches one of its ports; 0: nowhere."""
         return next((one.published for one in self.ports if one.target == target), 0)
 
 
-class Proxy(Struct, frozen=True):
+class ComposedProxy(Struct, frozen=True):
     """A proxy of the toxiproxy among the services, with the ports of its ends."""
 
     name: str
@@ -44,11 +44,11 @@ class Proxy(Struct, frozen=True):
 class Composed(Struct, frozen=True):
     """All services of a file, and the proxies that a toxiproxy among them has now."""
 
-    services: tuple[Service, ...]
-    proxies: tuple[Proxy, ...] = ()
+    services: tuple[ComposedService, ...]
+    proxies: tuple[ComposedProxy, ...] = ()
 
     @property
-    def toxiproxy(self) -> Service | None:
+    def toxiproxy(self) -> ComposedService | None:
         """The service that is a toxiproxy, by its image."""
         return next((one for one in self.services if "toxiproxy" in one.image), None)
 
@@ -74,13 +74,13 @@ def composed(config: bytes) -> Composed:
         raise UsageError(f"what `compose config` printed cannot be read: {wrong}") from None
     return Composed(
         tuple(
-            Service(
+            ComposedService(
                 name,
                 one.image,
                 one.container_name or f"{found.name}-{name}-1",
                 {key: value or "" for key, value in one.environment.items()},
                 tuple(
-                    Port(int(port.get("target", 0)), int(port.get("published") or 0))
+                    ComposedPort(int(port.get("target", 0)), int(port.get("published") or 0))
                     for port in one.ports
                 ),
             )

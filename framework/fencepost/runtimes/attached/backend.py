@@ -1,6 +1,6 @@
 """The backend of an attached cluster: the third beside this host and the container engine.
 
-The difference is the owner. Nodes, disks, links and topics are the user's: nodes are adopted
+The difference is the owner. Nodes, disks and links are the user's: nodes are adopted
 (`launching`), links are proxies that are there (`fencepost.injection.attached_links`), disks are
 left alone, and whatever a run has done to any of them is undone by the guard (`guard`). What the
 cluster had before is compared with what it has afterwards.
@@ -20,7 +20,7 @@ import msgspec
 from fencepost.history.files import write_whole
 from fencepost.history.run_folder import RunFolder
 from fencepost.injection.attached_links import AttachedLinks, changed
-from fencepost.injection.attached_server import AttachedServer, ShownProxy
+from fencepost.injection.attached_server import ShownProxy, TheirToxiproxy
 from fencepost.injection.probes import TCP, HostProber, Prober, count_accepted
 from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed, UsageError
@@ -108,7 +108,7 @@ class AttachedBackend:
         check_consent(attachment)
         self.addresses = AttachedAddresses(attachment)
         toxiproxy = attachment.toxiproxy
-        self._server = AttachedServer(toxiproxy.url) if toxiproxy else None
+        self._server = TheirToxiproxy(toxiproxy.url) if toxiproxy else None
         self.links = AttachedLinks(attachment, layout, self._server)
         self._before = self._state()
         check_survey(self._before.survey)
@@ -133,7 +133,7 @@ class AttachedBackend:
         launcher = Launcher(folder.log_of("supervisor"), [claimed.fileno()])
         self._finish.callback(launcher.close)
         self.launcher = AttachedLaunching(self._attachment, launcher, self._guard)
-        # Before the guard heals: clients that still write would make a topic again.
+        # Before the guard heals: clients that still write would make again what it has removed.
         self._finish.callback(self.launcher.close)
 
     def prober(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fencepost.injection.attached_server import AttachedServer
+from fencepost.injection.attached_server import TheirToxiproxy
 from fencepost.model.errors import EnvironmentFailed, UsageError
-from fencepost.model.system.composed import Composed, Proxy, composed
+from fencepost.model.system.composed import Composed, ComposedProxy, composed
 from fencepost.runtimes.attached.nodes import command_engine
 
 _API = 8474
@@ -26,16 +26,16 @@ def stack_of(file: Path, engine: str = "docker") -> Composed:
     return replace(found, proxies=_proxies(found))
 
 
-def _proxies(stack: Composed) -> tuple[Proxy, ...]:
+def _proxies(stack: Composed) -> tuple[ComposedProxy, ...]:
     server = stack.toxiproxy
     if server is None:
         return ()
     try:
-        shown = AttachedServer(f"http://127.0.0.1:{server.published(_API) or _API}").proxies()
+        shown = TheirToxiproxy(f"http://127.0.0.1:{server.published(_API) or _API}").proxies()
     except EnvironmentFailed:
         return ()  # the stack is down: the draft says which nodes have no proxy
     found = []
     for name, proxy in shown.items():
         host, _, port = proxy.upstream.rpartition(":")
-        found.append(Proxy(name, int(proxy.listen.rpartition(":")[2]), host, int(port)))
+        found.append(ComposedProxy(name, int(proxy.listen.rpartition(":")[2]), host, int(port)))
     return tuple(found)

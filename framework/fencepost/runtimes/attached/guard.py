@@ -16,7 +16,7 @@ What it does, in this order, and each step although another one failed:
 2. Lets processes go on that the harness has stopped, and starts those that it has ended.
 3. Removes from the cluster what is ours, by the program that its system gives.
 
-A step that fails is tried again for `PATIENCE_S`: a node that starts needs time, and a topic is not
+A step that fails is tried again for `PATIENCE_S`: a node that starts needs time, and nothing is
 deleted before it answers.
 
 See docs/decisions/53-attached.md.
@@ -35,7 +35,7 @@ from typing import BinaryIO, Literal, final
 import msgspec
 from msgspec import Struct
 
-from fencepost.injection.attached_server import AttachedServer
+from fencepost.injection.attached_server import TheirToxiproxy
 from fencepost.model.clock import poll
 from fencepost.model.errors import EnvironmentFailed
 from fencepost.model.system.attachment import Attachment
@@ -98,7 +98,7 @@ class Guard:
         """Heals everything; never raises."""
         attachment = self._duties.attachment
         if attachment.toxiproxy is not None and attachment.links:
-            server = AttachedServer(attachment.toxiproxy.url)
+            server = TheirToxiproxy(attachment.toxiproxy.url)
             yield from self._tried("toxics", lambda: self._remove_toxics(server))
         for name, found in self._stopped.items():
             if name not in self._ended:
@@ -106,7 +106,7 @@ class Guard:
         for name, found in self._ended.items():
             yield from self._tried(name, partial(self._start, name, found))
         if self._duties.tidying:
-            yield from self._tried("topics", self._tidy)
+            yield from self._tried("what the run has made", self._tidy)
 
     def _tried(self, what: str, step: Callable[[], str]) -> Iterable[Report]:
         done: list[str] = []
@@ -126,7 +126,7 @@ class Guard:
         elif done[-1]:
             yield Report(healed=done[-1])
 
-    def _remove_toxics(self, server: AttachedServer) -> str:
+    def _remove_toxics(self, server: TheirToxiproxy) -> str:
         ours = {link.proxy for link in self._duties.attachment.links}
         removed = [(proxy, toxic) for proxy, toxic in server.strays() if proxy in ours]
         for proxy, toxic in removed:

@@ -9,16 +9,16 @@ See docs/decisions/11-backends.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, final
 
 from fencepost.history.run_folder import RunFolder
-from fencepost.injection.network import LinkControl
+from fencepost.injection.attached_links import AttachedLinks
+from fencepost.injection.links import Links
 from fencepost.injection.probes import Prober
-from fencepost.injection.watch import Watched
 from fencepost.model.faults.handles import Handle
 from fencepost.model.runtime import Process, Signal
 from fencepost.model.system.capabilities import System
@@ -99,21 +99,8 @@ class Home:
     image: str = ""
 
 
-class RunLinks(LinkControl, Watched, Protocol):
-    """The links of a run, as the runtime uses them."""
-
-    def begin(self, slots: Iterable[Slot]) -> None:
-        """Begins to make the links of these slots, and waits for nothing."""
-        ...
-
-    def open(self, slots: Iterable[Slot]) -> None:
-        """The links of these slots exist from now on; raises EnvironmentFailed if one cannot."""
-        ...
-
-    @property
-    def processes(self) -> Collection[str]:
-        """The names of the processes on which links depend, and which should be running."""
-        ...
+RunLinks = Links | AttachedLinks
+"""The links of a run: Fencepost's own, or proxies of the user's."""
 
 
 class Limits(Protocol):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from fencepost.model.errors import UsageError
-from fencepost.model.system.attachment import check_consent, decoded
-from fencepost.model.system.composed import Proxy, composed
+from fencepost.model.system.attachment import attachment_in, check_consent, decoded
+from fencepost.model.system.composed import ComposedProxy, composed
+from fencepost_clusters.apache_kafka.attached.cluster import AttachedKafka
 from fencepost_clusters.apache_kafka.attached.draft import drafted
+
+EXAMPLES = Path(__file__).parents[4] / "docs/examples/attach"
 
 
 def node(number: int, **more: object) -> dict[str, object]:
@@ -46,7 +51,10 @@ CONFIG = {
 def test_a_draft_names_nodes_and_proxies_and_gives_no_consent() -> None:
     stack = replace(
         composed(json.dumps(CONFIG).encode()),
-        proxies=(Proxy("to-1", 29092, "kafka-1", 9092), Proxy("else", 1, "shop", 80)),
+        proxies=(
+            ComposedProxy("to-1", 29092, "kafka-1", 9092),
+            ComposedProxy("else", 1, "shop", 80),
+        ),
     )
     text = drafted(stack)
     found = decoded(text.encode())
@@ -67,6 +75,19 @@ def test_a_draft_names_nodes_and_proxies_and_gives_no_consent() -> None:
     assert "No proxy of toxiproxy leads to kafka-2" in text
     with pytest.raises(UsageError, match="nothing was touched"):
         check_consent(found)
+
+
+def test_the_example_of_the_documentation_is_what_its_draft_becomes() -> None:
+    """But for the consent and the settings, which a draft does not know."""
+    config = yaml.safe_load((EXAMPLES / "docker-compose.yml").read_text())
+    stack = replace(
+        composed(json.dumps(config).encode()),
+        proxies=(ComposedProxy("clients-1", 29092, "kafka-1", 9092),),
+    )
+    shown = attachment_in(EXAMPLES / "cluster.toml")
+    draft = decoded(drafted(stack).encode())
+    assert shown == replace(draft, may_break=True, settings=shown.settings)
+    AttachedKafka().at(str(EXAMPLES / "cluster.toml"))
 
 
 def test_what_is_no_compose_config_is_one_sentence() -> None:

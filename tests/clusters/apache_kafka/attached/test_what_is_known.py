@@ -58,7 +58,9 @@ def test_lines_of_loggers_that_tell_half_a_story_make_no_event() -> None:
 
 def shown(*live: int, leader: int = 1, epoch: int = 0, isr: tuple[int, ...] = (1, 2)) -> Shown:
     partitions = tuple(
-        PartitionShown(topic, 0, leader, epoch, (1, 2), isr)
+        PartitionShown(
+            topic=topic, partition=0, leader=leader, leader_epoch=epoch, replicas=(1, 2), isr=isr
+        )
         for topic in ("fencepost-orders", "payments")
     )
     return Shown(
