@@ -1,16 +1,19 @@
 """A cluster of Apache Kafka as a stranger has it, started by its own commands.
 
 Three nodes that are broker and controller, each a JVM with Kafka's own log layout; and a plain
-toxiproxy, whose proxies lie before them for clients.
+toxiproxy, whose proxies lie before them for clients. Where a container engine answers, the last
+node is a container that logs to its standard output.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,9 +38,17 @@ appender.file.name = file
 appender.file.fileName = ${{sys:kafka.logs.dir}}/server.log
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = [%d] %p %m (%c)%n
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = info
 rootLogger.appenderRef.file.ref = file
+rootLogger.appenderRef.out.ref = out
 """
+IMAGE = "fencepost-stranger"
+"""An image with nothing in it: the programs are this machine's."""
+_PROGRAMS = ("/bin", "/etc", "/lib", "/lib64", "/usr")
 _PROPERTIES = """
 process.roles=broker,controller
 node.id={node}
@@ -91,6 +102,8 @@ class Stranger:
 
     folder: Path
     ports: dict[str, int]
+    contained: tuple[int, ...] = ()
+    """The nodes that are containers."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -108,10 +121,16 @@ class Stranger:
     def home(self, node: int) -> Path:
         return self.folder / f"kafka-{node}"
 
+    def container(self, node: int) -> str:
+        return f"fencepost-stranger-{self.ports['api']}-{node}"
+
     def start_command(self, node: int) -> list[str]:
         return ["/bin/sh", str(self.home(node) / "start.sh")]
 
     def pid(self, node: int) -> int:
+        if node in self.contained:
+            form = "{{.State.Pid}}"
+            return int(engine("inspect", "--format", form, self.container(node)).split()[0])
         return int((self.home(node) / "pid").read_text())
 
     def file(self, *, consent: bool = True, more: str = "") -> str:
@@ -134,9 +153,15 @@ class Stranger:
                 f"id = {n}",
                 'roles = ["broker", "controller"]',
                 f'address = "127.0.0.1:{self.ports[f"port-{n}"]}"',
-                f'pid_file = "{self.home(n)}/pid"',
-                f"start = [{command}]",
-                f'logs = ["{self.home(n)}/logs/server.log"]',
+                *(
+                    [f'container = "{self.container(n)}"', "utc = false"]
+                    if n in self.contained
+                    else [
+                        f'pid_file = "{self.home(n)}/pid"',
+                        f"start = [{command}]",
+                        f'logs = ["{self.home(n)}/logs/server.log"]',
+                    ]
+                ),
                 "[[link]]",
                 'from = "clients"',
                 f'to = "broker-{n}"',
@@ -151,7 +176,13 @@ class Stranger:
         return path
 
     def end(self) -> None:
-        for node in NODES:
+        for node in self.contained:
+            subprocess.run(
+                ["docker", "rm", "--force", self.container(node)],
+                capture_output=True,
+                check=False,
+            )
+        for node in set(NODES).difference(self.contained):
             try:
                 os.kill(self.pid(node), signal.SIGKILL)
             except (OSError, ValueError):
@@ -192,11 +223,37 @@ def _write_node(stack: Stranger, node: int, voters: str, home: Path) -> None:
     )
 
 
+def has_engine() -> bool:
+    """Whether a container engine answers here."""
+    if shutil.which("docker") is None:
+        return False
+    asked = ["docker", "version", "--format", "{{.Server.Version}}"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def engine(*words: str) -> str:
+    """What a command of the engine prints."""
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def _contain(stack: Stranger, node: int, kafka: Path) -> None:
+    """Starts a node as a container, with this machine's programs and network."""
+    empty = tarfile.TarInfo("fencepost").tobuf() + bytes(2 * tarfile.BLOCKSIZE)
+    subprocess.run(["docker", "import", "-", IMAGE], input=empty, capture_output=True, check=True)
+    bound = [*(f"{one}:{one}:ro" for one in _PROGRAMS), f"{kafka}:{kafka}:ro"]
+    bound.append(f"{stack.folder}:{stack.folder}")
+    volumes = [word for one in bound for word in ("--volume", one)]
+    words = ["run", "--detach", "--name", stack.container(node), "--network", "host", *volumes]
+    engine(*words, IMAGE, *stack.start_command(node))
+
+
 @contextmanager
 def stranger(folder: Path) -> Iterator[Stranger]:
     """The stack, up and whole, until the `with` ends."""
     names = [f"{what}-{n}" for what in ("port", "controller", "peers", "listen") for n in NODES]
-    stack = Stranger(folder, {name: free_port() for name in (*names, "api")})
+    ports = {name: free_port() for name in (*names, "api")}
+    stack = Stranger(folder, ports, NODES[-1:] if has_engine() else ())
     home = cache(os.environ) / DEFAULT_VERSION
     voters = ",".join(f"{n}@127.0.0.1:{stack.ports[f'controller-{n}']}" for n in NODES)
     try:
@@ -220,6 +277,9 @@ def stranger(folder: Path) -> Iterator[Stranger]:
                 "upstream": f"127.0.0.1:{stack.ports[f'port-{node}']}",
             }
             stack.ask("/proxies", "POST", proxy)
+            if node in stack.contained:
+                _contain(stack, node, home)
+                continue
             stack.processes[f"kafka-{node}"] = subprocess.Popen(
                 stack.start_command(node),
                 stdout=subprocess.DEVNULL,

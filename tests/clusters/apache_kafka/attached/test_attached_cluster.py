@@ -21,6 +21,7 @@ from tests.clusters.apache_kafka.attached.stranger import (
     whole,
 )
 
+from fencepost.events import NodeStarted
 from fencepost.history.run_folder import RunFolder
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.clock import poll
@@ -85,8 +86,9 @@ def test_a_strangers_cluster_is_struck_judged_and_left_as_it_was(
             ]
         with run.faults.slow_link("clients", "broker-2", latency_ms=50) as slow:
             assert slow.receipt.true, slow.receipt.evidence
-        with run.faults.pause("broker-2") as pause:
-            assert pause.receipt.true, pause.receipt.evidence
+        for name in ("broker-2", "broker-3"):  # the last one may be a container
+            with run.faults.pause(name) as pause:
+                assert pause.receipt.true, pause.receipt.evidence
         with run.faults.kill("broker-3") as kill:
             assert kill.receipt.true, kill.receipt.evidence
         with pytest.raises(UsageError, match="no proxy lies between broker-"):
@@ -98,7 +100,10 @@ def test_a_strangers_cluster_is_struck_judged_and_left_as_it_was(
         with pytest.raises(UsageError, match="is not this run's to change"):
             run.clients.produce(THEIRS)
         result = run.finish()
+        began = [one.process for one in run.runtime.events() if isinstance(one.body, NodeStarted)]
     result.check()
+    # By the line that the next process has logged, in a file or to the engine.
+    assert "broker-3#2" in began
     held = result.judgement.of(Outcome.HOLDS)
     assert {"JEPSEN-lost-write", "AVAIL-running", "AVAIL-recovered", "AVAIL-writable"} <= {*held}
     assert state_of(stack) == before
@@ -111,6 +116,7 @@ def test_a_strangers_cluster_is_struck_judged_and_left_as_it_was(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from fencepost.events import NodeStarted
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
