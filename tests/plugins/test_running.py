@@ -67,6 +67,14 @@ def test_a_crash_breaks_it_and_is_said_in_the_node_s_words() -> None:
     assert (broken.facts["exit_code"], broken.facts["said"]) == (1, "out of ideas")
 
 
+def test_how_a_process_of_somebody_else_s_ended_is_not_known() -> None:
+    built = history()
+    built.add(HARNESS, replace(CRASH, exit_code=-1, said=""))
+    found = verdict(built)
+    assert found.verdict is Outcome.UNKNOWN
+    assert "how it ended is not known" in found.reason
+
+
 def test_an_end_that_the_run_caused_exercises_it() -> None:
     built = history()
     built.add(HARNESS, ProcessExited(ended=NODE, exit_code=0, signal=9, expected=True))

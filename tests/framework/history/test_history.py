@@ -23,6 +23,7 @@ from fencepost.events import (
     NodeStarted,
     NodeStopped,
     ProcessExited,
+    ProcessLeft,
     ProcessSpawned,
     RunEnded,
     RunStarted,
@@ -212,6 +213,14 @@ def test_what_only_the_harness_can_know_is_damage_from_anybody_else() -> None:
     assert examined.end().damage[0] == (
         "broker-1#1 wrote fault.injected, which only the harness can know"
     )
+
+
+def test_a_process_that_was_left_to_its_owner_has_no_end_to_miss() -> None:
+    examined = history.Examiner()
+    began = ProcessSpawned(started="broker-1#1", slot="broker-1", role="broker", node_id=1, pid=7)
+    examined.step(Event("run", "harness", 0, 0, began))
+    examined.step(Event("run", "harness", 1, 1, ProcessLeft(left="broker-1#1")))
+    assert examined.end().damage == ("the run's end is not recorded",)
 
 
 def test_a_spawned_process_that_wrote_nothing_counts_too(folder: RunFolder) -> None:
