@@ -301,11 +301,16 @@ def _is_up(port: int) -> bool:
 
 
 def whole(stack: Stranger) -> bool:
+    """Whether every broker is in the cluster, and every replica in sync, by all of them."""
     try:
         shown = [metadata_by(("127.0.0.1", stack.ports[f"port-{n}"]), "stranger") for n in NODES]
     except Unanswered:
         return False
-    return all(len(one.brokers) == len(NODES) for one in shown)
+    return all(
+        len(one.brokers) == len(NODES)
+        and all(set(part.isr) == set(part.replicas) for part in one.partitions)
+        for one in shown
+    )
 
 
 def _until(holds: Callable[[], bool], limit_s: float) -> None:
