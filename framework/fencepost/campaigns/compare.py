@@ -227,7 +227,7 @@ def compare(
     EnvironmentFailed for one whose software cannot be fetched.
     """
     check(wanted.specs)
-    recorded = [_followed(wanted.specs, one) for one in wanted.recorded]
+    recorded = [followed(wanted.specs, one) for one in wanted.recorded]
     # One that has none must not end the comparison after hours.
     for spec in wanted.specs:
         spec.fetch()
@@ -247,7 +247,7 @@ def compare(
         for _, trials in done(conduct, numbers, min(wanted.jobs, max(1, len(numbers)))):
             compared.trials += trials
             for one in trials:
-                report(_sentence(one))
+                report(said_of(one))
         if compared.never_started():
             break
     compared.spent = budget.spent
@@ -255,7 +255,7 @@ def compare(
     return compared
 
 
-def _followed(
+def followed(
     specs: Sequence[RunSpec], recorded: RunFolder
 ) -> tuple[Sequence[RunSpec], schedule.Schedule]:
     """The specs and the schedule of a recorded run. What a spec leaves open of its shape is that of
@@ -272,7 +272,7 @@ def check(specs: Sequence[RunSpec]) -> None:
     the same names."""
     names = [spec.system.name for spec in specs]
     if len(set(names)) < max(2, len(names)):
-        raise UsageError("a comparison needs two systems or more, each named once")
+        raise UsageError("name two systems or more, each once")
     first, *others = ({slot.name for slot in layout_of(s.system, s.shape).slots} for s in specs)
     for name, slots in zip(names[1:], others, strict=True):
         if first != slots:
@@ -296,23 +296,49 @@ def _one_schedule(
     first = number % len(wanted.specs)
     trials: list[Trial] = []
     for spec in (*wanted.specs[first:], *wanted.specs[:first]):
-        seeded = replace(spec, seed=spec.seed + number)
-        label = f"compare-{seeded.seed}-{spec.system.name}".replace("/", "-").replace("@", "-")
-        folder = new_folder(out, label)
-        if planned is None:
-            conducted = run_one(seeded, plugins, folder, wanted.span_ms, wanted.offered)
-            # The cluster did not get ready, so there is no schedule that the others could follow.
-            if conducted.result is None:
-                return [_trial(conducted, spec.system.name, number)]
-            # A run in which no fault was drawn records none.
-            written = folder.schedule.exists()
-            planned = schedule.read(folder.schedule) if written else schedule.Schedule()
-        else:
-            conducted = follow_one(seeded, plugins, folder, planned)
-        trials.append(_trial(conducted, spec.system.name, number))
-        if trials[-1].clean and not wanted.keep:
-            shutil.rmtree(folder.path)
+        if planned is not None:
+            trials.append(follow(spec, plugins, out, number, planned, keep=wanted.keep))
+            continue
+        seeded, folder = _numbered(spec, out, number)
+        conducted = run_one(seeded, plugins, folder, wanted.span_ms, wanted.offered)
+        # The cluster did not get ready, so there is no schedule that the others could follow.
+        if conducted.result is None:
+            return [_trial(conducted, spec.system.name, number)]
+        # A run in which no fault was drawn records none.
+        written = folder.schedule.exists()
+        planned = schedule.read(folder.schedule) if written else schedule.Schedule()
+        trials.append(_ended(conducted, spec, number, keep=wanted.keep))
     return trials
+
+
+def follow(
+    spec: RunSpec,
+    plugins: Plugins,
+    out: Path,
+    number: int,
+    planned: schedule.Schedule,
+    *,
+    keep: bool,
+) -> Trial:
+    """A run of a system that follows a schedule; its folder is deleted if it is clean, unless
+    `keep`."""
+    seeded, folder = _numbered(spec, out, number)
+    conducted = follow_one(seeded, plugins, folder, planned)
+    return _ended(conducted, spec, number, keep=keep)
+
+
+def _numbered(spec: RunSpec, out: Path, number: int) -> tuple[RunSpec, RunFolder]:
+    """The spec of a run with that number, and a folder for it."""
+    seeded = replace(spec, seed=spec.seed + number)
+    label = f"{out.name}-{seeded.seed}-{spec.system.name}".replace("/", "-").replace("@", "-")
+    return seeded, new_folder(out, label)
+
+
+def _ended(conducted: Conducted, spec: RunSpec, number: int, *, keep: bool) -> Trial:
+    trial = _trial(conducted, spec.system.name, number)
+    if trial.clean and not keep:
+        shutil.rmtree(conducted.folder.path)
+    return trial
 
 
 def _trial(conducted: Conducted, system: str, number: int) -> Trial:
@@ -334,7 +360,7 @@ def _trial(conducted: Conducted, system: str, number: int) -> Trial:
     )
 
 
-def _sentence(one: Trial) -> str:
+def said_of(one: Trial) -> str:
     violated = [c for c, outcome in one.verdicts.items() if outcome is Outcome.VIOLATED]
     found = [f"violates {', '.join(violated)}"] if violated else []
     found += [*one.lost, *one.trouble.splitlines()[:1]]

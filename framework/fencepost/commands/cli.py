@@ -21,6 +21,7 @@ import typer
 from typer._click import exceptions as click  # typer re-exports no base class
 
 from fencepost.commands.attach import attach
+from fencepost.commands.bisect import bisect
 from fencepost.commands.by_hand import OPTIONS_OF_FAULTS, fault, heal, status
 from fencepost.commands.cluster import down, up
 from fencepost.commands.compare import compare
@@ -81,6 +82,7 @@ COMMANDS: Mapping[Callable[..., None], str] = {
     attach: "Break a cluster of yours, and leave it as it was.",
     soak: "Keep a system under load and faults, run after run.",
     compare: "Run the same schedules on several systems or versions.",
+    bisect: "Find the first build that breaks what a run broke.",
     plugins: "List what the loaded plugins offer.",
     new_system: "Write a small plugin for a system of your own.",
     setup: "Build toxiproxy; fetch what systems need.",

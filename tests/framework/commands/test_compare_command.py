@@ -67,7 +67,7 @@ def test_the_table_shows_every_system_however_many_there_are() -> None:
     [
         (
             ("--system", "reference/legacy"),
-            "a comparison needs two systems or more, each named once",
+            "name two systems or more, each once",
         ),
         (
             ("--system", "reference/legacy", "--system", "reference/quorum"),
