@@ -91,7 +91,11 @@ def test_a_broker_whose_id_is_taken_meanwhile_does_not_stand_in_its_next_session
 def test_a_winner_knows_its_election_before_it_reads_anything() -> None:
     one = started()
     topic(one, (1,))
+    before = len(one.asked)
     one.passes(0.01)
+    asked = one.asked[before:]
+    elects, stores = [n for n, request in enumerate(asked) if isinstance(request, zk.Multi)][:2]
+    assert not any(isinstance(request, zk.GetData) for request in asked[elects:stores])
     number = next(n for n, body in enumerate(one.notes) if isinstance(body, ReplicaStood))
     committed = one.notes[number + 1]
     assert isinstance(committed, PartitionCommitted)
