@@ -33,14 +33,18 @@ def drawn(random: Random, length: int = 80) -> Log:
     log: Log = []
     alive: dict[str, str] = {}
     """topic -> its id."""
+    begun: set[str] = set()
+    """The ids of topics that have a record of their partition: the first one is of epoch 0."""
 
     def add(body: Struct, kind: str) -> None:
         offset = len(log)
         log.append((MetadataCommitted(offset=offset, epoch=1, kind=kind, digest=""), body))
 
     def moved(topic: str, leader: int, isr: tuple[int, ...]) -> None:
+        epoch = len(log) if alive[topic] in begun else 0
+        begun.add(alive[topic])
         body = PartitionCommitted(
-            offset=len(log), topic=topic, partition=0, leader=leader, leader_epoch=len(log),
+            offset=len(log), topic=topic, partition=0, leader=leader, leader_epoch=epoch,
             isr=isr, replicas=BROKERS,
         )  # fmt: skip
         add(body, "PartitionRecord")
