@@ -6,6 +6,7 @@ The pytest that a test starts does not import Hypothesis, which takes a third of
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +27,16 @@ def without_hypothesis() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest", prepend=" ")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_as_from_a_terminal() -> None:
+    """What is ignored here is ignored by all programs that a test starts: in the background of a
+    shell that is the interrupt, and a test of one waited in vain."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            interrupts = number is signal.SIGINT
+            signal.signal(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

@@ -127,12 +127,6 @@ class Owned:
         return mine
 
 
-def _as_from_a_terminal() -> None:
-    """Signals as a terminal's shell leaves them: these tests may run where some are ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
     started: list[Owned] = []
@@ -146,7 +140,6 @@ def begin(tmp_path: Path) -> Iterator[Callable[[str], Owned]]:
                 stderr=log,
                 env={**os.environ, "DEATHS_FOLDER": os.fspath(tmp_path)},
                 process_group=0,
-                preexec_fn=_as_from_a_terminal,  # noqa: PLW1509 no thread of ours runs yet
             )
         ready = tmp_path / "ready"
         poll(lambda: ready.exists() or owner.poll() is not None, 60, 0.02)
