@@ -88,7 +88,7 @@ def test_systems_with_other_nodes_are_refused_before_anything_starts(
     with pytest.raises(UsageError, match=fits):
         compare(Compare((one, more), 1, 1_000, ()), plugins, tmp_path, print)
     for wrong in ((one,), (one, one), (one, other, one)):
-        with pytest.raises(UsageError, match="two systems or more, each named once"):
+        with pytest.raises(UsageError, match="two systems or more, each once"):
             compare(Compare(wrong, 1, 1_000, ()), plugins, tmp_path, print)
     nothing = Compare((one, other), 1, 1_000, (), [RunFolder(tmp_path / "none")])
     with pytest.raises(UsageError, match="there is no schedule"):
