@@ -394,9 +394,9 @@ class Network:
         cannot be asked, like one to a slot without a process. If nothing answered at all, a probe
         that does not fit is likelier."""
         silent = [link for link, answer in answers.items() if not answer.came]
-        return (
-            [one for one in silent if is_second(one.target)] if len(silent) < len(answers) else ()
-        )
+        if len(silent) == len(answers):
+            return ()
+        return [link for link in silent if is_second(link.target)]
 
     def _ask_before(
         self, uncut: Mapping[Link, LinkState], new: Mapping[Link, LinkState]

@@ -216,8 +216,10 @@ class _Healing:
 
     def _lost(self, place: TopicPartition, one: PartitionCommitted) -> bool:
         """Whether a partition has no leader, and each disk that may have had all of it was lost:
-        only an unclean election could give it one, and no promise asks for that."""
-        return place in self.forfeits.gone and not self.around.slots(one.leader)
+        only an unclean election could give it one, and no promise asks for that. Once a member has
+        all of it again, its leader is awaited again."""
+        lost = place in self.forfeits.gone and place not in self.forfeits.again
+        return lost and not self.around.slots(one.leader)
 
     def all_lacking(self, gone: Set[int]) -> Facts:
         """The live brokers that are fenced, the partitions without a live leader, those whose ISR
@@ -330,6 +332,7 @@ class RecoversInTime(Rule[_Healing]):
     def _caught_up(self, state: _Healing, event: Event, body: Struct) -> Findings:
         if not state.over:
             state.forfeits.take(body, event.process)
+            state.is_whole = None if state.forfeits.gone else state.is_whole
         return NOTHING
 
     @staticmethod

@@ -185,6 +185,22 @@ def test_a_partition_whose_last_disk_was_lost_need_not_have_a_leader(
     assert (found.violated, found.verdict is Outcome.VIOLATED) == (not excused, not excused)
 
 
+def test_a_partition_that_has_all_of_it_again_needs_a_leader_again() -> None:
+    story = Story()
+    story.partition(-1, (), replicas=(1,), eligible=(1,))
+    story.fault("wipe_disk-1", "broker-1#1")
+    story.die("broker-1")
+    story.after(1_000).spawn("broker-1")
+    story.heal("wipe_disk-1")
+    story.partition(2, (2,), replicas=(2, 1))
+    story.partition(2, (2, 1), replicas=(2, 1))
+    story.partition(1, (1,), replicas=(1,))
+    story.fault("pause-2", "broker-2#1")
+    story.after(1_000).partition(-1, (), replicas=(1,), eligible=(1,))
+    story.heal("pause-2")
+    assert recovered(story.after(LATE_MS)).verdict is Outcome.VIOLATED
+
+
 def test_a_recovery_beside_a_partition_whose_last_disk_was_lost_is_excused_by_name() -> None:
     story = Story()
     story.partition(-1, (), replicas=(1,), eligible=(3, 1))
