@@ -516,6 +516,24 @@ def test_what_the_new_leader_had_lost_is_no_cause_of_its_election() -> None:
     assert (found[0].scope, hows) == ("broker 1", {"broker 1": REGAINED, "broker 2": CONCERNED})
 
 
+def test_of_two_losses_the_one_whose_holder_goes_on_by_the_failing_event_comes_last() -> None:
+    history = started()
+    # The leader is the last to be fenced: newest first would blame it.
+    told = ((1, False), (2, False), (2, True), (1, True))
+    for offset, (number, fenced) in enumerate(told, start=2):
+        record = k.BrokerCommitted(
+            offset=offset, broker_id=number, broker_epoch=number, fenced=fenced, incarnation="a"
+        )
+        history.add("controller-1#1", record)
+    history.add("controller-1#1", replace(led(1, 1), isr=(1,)))
+    facts = {"leader": Scope("broker", "1"), "gone": (Scope("broker", "2"),), "partition": ORDERS}
+    first, second, *_ = candidates(
+        history.events(), facts, reads=frozenset({"metadata.partition", "metadata.broker"})
+    )
+    assert (first.how, first.scope) == (LOST, "broker 2")
+    assert (second.how, second.scope) == (LOST, "broker 1")
+
+
 def test_a_leadership_that_its_holder_gave_up_is_a_decision_and_explains_nothing() -> None:
     ended = k.LeadershipEnded(topic="orders", partition=0, leader_epoch=0, reason="unassigned")
     given_up, taken = HistoryBuilder("run"), HistoryBuilder("run")
@@ -581,6 +599,18 @@ def test_a_process_that_starts_anew_explains_no_failure_of_its_own() -> None:
     reads = frozenset({"zookeeper.broker_registered"})
     found = candidates(history.events(), RESTARTED_BROKER, reads=reads)
     assert [one.how for one in found] == [NOTHING, RESTARTED]
+
+
+def test_what_a_stated_node_lost_and_has_again_with_its_next_process_is_no_loss_any_more() -> None:
+    history = restarted()
+    history.add("controller-1#1", led(2, 1))
+    reads = frozenset({"zookeeper.broker_registered"})
+    of_node = candidates(history.events(), broker(1), reads=reads)
+    assert LOST not in {one.how for one in of_node if one.scope == "broker 1"}
+    # What its former process does is another matter.
+    former: Facts = {**broker(1), "process": process_scope("broker-1#1")}
+    of_process = candidates(history.events(), former, reads=reads)
+    assert LOST in {one.how for one in of_process if one.scope == "broker 1"}
 
 
 def test_a_registration_that_breaks_a_promise_is_explained_by_no_restart() -> None:

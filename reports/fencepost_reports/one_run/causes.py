@@ -56,6 +56,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp
 from typing import final
 
@@ -357,6 +358,7 @@ class Causes:
         nothing_sure = _NOTHING_SURE if failed.reads is not None else _NO_OPERATION_SURE
         scopes = self._concerned(failed, parties)
         found: dict[tuple[str, int], CandidateRow] = {}
+        going_on: set[int] = set()
         for scope in sorted(scopes):
             incidents = list(self._incidents(scope, failed))
             named = _named(scope, incidents, failed, parties)
@@ -373,11 +375,13 @@ class Causes:
                     why = BEFORE
                 made = self._candidate(incident, failed, parties, why)
                 found.setdefault((scope, made.position), made)
+                if self._gets(incident.first, failed, Move.RENEWS):
+                    going_on.add(made.position)
         how = NOTHING if self._scopes else UNSEEN
         nothing = CandidateRow(
             position=-1, type="", scope="", at_ns=-1, how=how, sure=nothing_sure, chance=0.0
         )
-        ranked = sorted((*found.values(), nothing), key=_rank)
+        ranked = sorted((*found.values(), nothing), key=partial(_rank, going_on))
         kept = ranked[:CANDIDATES]
         return tuple(kept if nothing in kept else [*kept[:-1], nothing])
 
@@ -531,8 +535,10 @@ class Causes:
         listed = lost and self._is_listed(former.former, former.former_node, failed, parties)
         if (listed or self._given_up(incident, failed)) and self._handed_over(incident, failed):
             return GAVE_UP
+        # A node of which no process is named has it again with its next process.
+        had_again = incident.regained or (incident.by_itself and former.former not in parties)
         # What such a member had lost of its own explains what it lacks; not what it led once.
-        if lost and not incident.regained and (not listed or former.scope == former.former_node):
+        if lost and not had_again and (not listed or former.scope == former.former_node):
             return LOST
         if lost and not listed and not self._is_taker(former, failed):
             return REGAINED
@@ -590,10 +596,14 @@ class Causes:
     def _is_taker(self, former: AuthorityRow, failed: Failed) -> bool:
         """Whether the failure's own event gives the former holder something that another had: what
         matters then is how that one lost it."""
+        return self._gets(former, failed, Move.TAKES)
+
+    def _gets(self, former: AuthorityRow, failed: Failed, how: Move) -> bool:
+        """Whether the former holder gains something else by the failure's own event, so."""
         own = () if failed.event is None else _changed(failed.event)
         return any(
             row.position == failed.position
-            and (row.change, row.effect) == (Change.GAINED, Move.TAKES)
+            and (row.change, row.effect) == (Change.GAINED, how)
             and _same(row.holder, row.node, former)
             for scope in own
             if scope != former.scope
@@ -641,9 +651,11 @@ class Causes:
         )
 
 
-def _rank(one: CandidateRow) -> tuple[float, int]:
-    """The surest first, and of these the newest; but of what was lost after the proof the first."""
-    return -one.sure, one.position if one.how == BETWEEN else -one.position
+def _rank(going_on: Collection[int], one: CandidateRow) -> tuple[float, bool, int]:
+    """The surest first. Of these, what a holder had lost that goes on by the failure's own event
+    comes last. Then the newest first; but of what was lost after the proof the first."""
+    newest = one.position if one.how == BETWEEN else -one.position
+    return -one.sure, one.position in going_on, newest
 
 
 def _loses_it(incident: Incident, failed: Failed, parties: Collection[str]) -> bool:
