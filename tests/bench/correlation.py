@@ -1,7 +1,7 @@
 """How often the report names the true cause of a failure: runs with one planted defect each.
 
     ./dev bench correlation [--json] [--runs N] [--seed N] [--jobs N] [--keep FOLDER]
-    ./dev bench correlation --kept [--json]
+    ./dev bench correlation --kept [--recorded FOLDER] [--json]
 
 Of each broken promise of a planted defect, the first violation is a failure. Its cause is written
 down in `planted/causes.py`, from the defect alone; runs are handed to the report without the names
@@ -11,7 +11,7 @@ say how often an event of that loss is the report's first candidate, or among it
 says so. The baselines name the fault that was injected last, and the latest loss of authority.
 
 `--kept`: the same of the runs of Apache Kafka that are kept with known findings, whose causes are
-in `planted/kept.py`.
+in `planted/kept.py`; and of the runs of a soak or a suite that lie below the folder and show some.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from planted.causes import CAUSES, UNDECIDED, truth
 from planted.corpus import Plan, Planted, make, plans
-from planted.kept import kept_runs, wanted_of
+from planted.kept import kept_runs, recorded_runs, wanted_of
 from report import show
 
 from fencepost import Codec
@@ -158,6 +158,7 @@ def main() -> None:
         action="store_true",
         help="ask the runs that are kept with known findings of Apache Kafka instead",
     )
+    parser.add_argument("--recorded", type=Path, help="with --kept: runs below this folder, too")
     options = parser.parse_args()
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
@@ -165,7 +166,10 @@ def main() -> None:
         out = options.keep or Path(scratch)
         if options.kept:
             promises = plugins.promises
-            made = list(kept_runs(promises.known_findings, promises, out / "runs"))
+            findings, runs = promises.known_findings, out / "runs"
+            made = list(kept_runs(findings, promises, runs))
+            if options.recorded:
+                made += recorded_runs(findings, promises, options.recorded, runs)
         else:
             chosen = plans(plugins, options.runs, options.seed)
             made = made_runs(chosen, plugins, out, options.runs, options.jobs)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from fencepost import KnownFinding
+from fencepost import FencepostError, KnownFinding
 from fencepost.reporting import Broken, Promises, RunFolder, Verdict, judge_folder
 from planted.causes import CONTROLLER, LEADER, NOTHING, PARTITION, STATED, WENT_OUT
 from planted.corpus import Planted
 
 _ROOT = "fencepost_clusters.apache_kafka"
+_BULK = shutil.ignore_patterns("data", "logs", "columns", "work")
 
 KEPT: Mapping[str, Sequence[str]] = {
     "refused-duplicate": (NOTHING,),
@@ -36,6 +38,7 @@ KEPT: Mapping[str, Sequence[str]] = {
     "resigned-leader-acts": (CONTROLLER,),
     "deleted-topic-keeps-settings": (NOTHING,),
     "config-clears-eligible-leaders": (PARTITION,),
+    "removed-replica-stays-eligible": (PARTITION,),
     "cleared-leader-blocks-registration": (NOTHING,),
     "cleared-leader-keeps-broker-out": (STATED,),
     "removed-voter-ends-leader": (NOTHING,),
@@ -61,12 +64,35 @@ def kept_runs(findings: Sequence[KnownFinding], promises: Promises, out: Path) -
             shutil.copytree(source.parent, path)
             (path / source.stem).write_bytes(gzip.decompress(source.read_bytes()))
         verdicts = judge_folder(RunFolder(path), promises)[0].verdicts
-        own = tuple(
-            clause
-            for clause, verdict in verdicts.items()
-            if verdict.violations and verdict.violations[0].known == finding.id
-        )
-        yield Planted(path.name, finding.system, finding.id, own, "kept")
+        yield Planted(path.name, finding.system, finding.id, _own(finding, verdicts), "kept")
+
+
+def recorded_runs(
+    findings: Sequence[KnownFinding], promises: Promises, root: Path, out: Path
+) -> Iterator[Planted]:
+    """The runs below `root` that show known findings, copied below `out`: each finding of a run,
+    and the clauses of which its first violation is this finding's."""
+    for history in sorted(root.rglob("history.ndjson")):
+        source = history.parent
+        try:
+            verdicts = judge_folder(RunFolder(source), promises)[0].verdicts
+        except FencepostError as error:
+            print(f"{source} is left out: {error}", file=sys.stderr)
+            continue
+        for finding in findings:
+            own = _own(finding, verdicts) if finding.id in KEPT else ()
+            if own:
+                shutil.copytree(source, out / source.name, ignore=_BULK, dirs_exist_ok=True)
+                yield Planted(source.name, finding.system, finding.id, own, "recorded")
+
+
+def _own(finding: KnownFinding, verdicts: Mapping[str, Verdict]) -> tuple[str, ...]:
+    """The clauses of which the first violation is this finding's."""
+    return tuple(
+        clause
+        for clause, verdict in verdicts.items()
+        if verdict.violations and verdict.violations[0].known == finding.id
+    )
 
 
 def wanted_of(
