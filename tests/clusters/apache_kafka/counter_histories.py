@@ -106,6 +106,7 @@ TRACES: Mapping[str, Sequence[Trace]] = {
     ),
     "deleted-topic-keeps-settings": (Trace((TopicCommitted,), ("topic",)),),
     "config-clears-eligible-leaders": (Trace((MetadataCommitted,), ("offset",)),),
+    "removed-replica-stays-eligible": (Trace((PartitionCommitted,), ("topic",)),),
     "cleared-leader-blocks-registration": (Trace((MetadataCommitted,)), _DELETED),
     "cleared-leader-keeps-broker-out": (
         Trace((MetadataCommitted,)),
