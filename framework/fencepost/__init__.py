@@ -86,7 +86,7 @@ from fencepost.judging.known_findings import Follows, KnownFinding, Numbers, See
 from fencepost.judging.owed import Owed
 from fencepost.judging.rules import Applicability, Clause, Handler, Promise, Rule, on, whole_run
 from fencepost.judging.scene import Scene, Strike
-from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, Shared
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, Shared, SharedFold
 from fencepost.model.check import Check, check
 from fencepost.model.clock import MS, SECOND
 from fencepost.model.cluster import Cluster, Configured, InSlot, Node, Supersedes
@@ -393,6 +393,7 @@ __all__ = [
     "Selecting",
     "Shape",
     "Shared",
+    "SharedFold",
     "ShowsStatus",
     "Signal",
     "Simulable",

@@ -61,8 +61,8 @@ class Known:
         self.witness = witness
         self.planes: set[str] = set()
         self.tried = 0
-        self.lacks = {kind_name(kind) for kind in witness.rule.handled}
-        """The kinds that it handles, and that no run had."""
+        self.lacks = {kind_name(kind) for kind in witness.rule.applied}
+        """The kinds that it applies, and that no run had."""
         self.recorded: dict[str, str] = {}
         """The runs, at most three, in which it fires as they were recorded, and their planes."""
         self.by: dict[str, Any] | None = None

@@ -217,7 +217,7 @@ class Fired(Struct, frozen=True):
     tried: int = 0
     by: OneThing | None = None
     kinds: frozenset[str] = frozenset()
-    """The kinds that it handles, and that the run has."""
+    """The kinds that it applies, and that the run has."""
 
 
 def fired(
@@ -225,8 +225,8 @@ def fired(
 ) -> Fired:
     """Changes one thing after the other until the rule fires."""
     events = witness.reads(history)
-    handled = witness.rule.handled
-    kinds = frozenset(kind_name(type(one.body)) for one in events if type(one.body) in handled)
+    applied = witness.rule.applied
+    kinds = frozenset(kind_name(type(one.body)) for one in events if type(one.body) in applied)
     if witness.fires(history, events, promises):
         return Fired(True, kinds=kinds)
     for tried in range(1, tries + 1):

@@ -371,11 +371,11 @@ def _judged(
 
 
 def _keys(rules: Sequence[Rule[Any]], clause: str, event: Event) -> frozenset[Key]:
-    """The keys that rules of a clause find in an event; none if no rule handles its kind."""
+    """The keys that rules of a clause find in an event; none if no rule applies its kind."""
     return frozenset(
         key
         for rule in rules
-        if rule.clause == clause and type(event.body) in rule.handled
+        if rule.clause == clause and type(event.body) in rule.applied
         for key in rule.keys(event)
     )
 

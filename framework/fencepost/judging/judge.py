@@ -10,13 +10,17 @@ How it works:
 * An event goes only to rules that read its kind. What is to be called for a kind is found once
   (`_route`), and again whenever a rule has crashed.
 * Rules with one `keys` function, or one `keeper`, are a group: the function is called once for an
-  event, and each key has one row of states, a place for each rule.
-* The state of a rule begins with the first event of the key that the rule handles, and not with the
-  key. So a rule of the group that has seen nothing of a key is not asked about it at the end.
+  event, and each key has one row of states, a place for each rule. For rules about the whole run
+  nothing is called: each event finds the same row.
+* What rules of a key fold together (`Rule.folds`) takes an event before any of them does.
+* The state of a rule begins with the first event of the key that the rule handles, or that one of
+  its folds takes, and not with the key. So a rule of the group that has seen nothing of a key is
+  not asked about it at the end.
 * At the end, states are asked in the order in which they began. Otherwise the grouping would decide
   which violations are the first, and so which are kept.
 * An exception stops the rule that raised it, and never the judge. If `keys` raises, no rule of the
-  group that reads the kind is left. The clause of such a rule is unknown.
+  group that reads the kind is left; if a fold does, none that names it. The clause of such a rule
+  is unknown.
 * A forfeiture is asked before any rule: the event by which all is lost is judged by none. The
   events after it are still read to the last: whatever passes them on, such as the writer of
   columns, counts on that, and so does the end of the history.
@@ -53,8 +57,8 @@ from fencepost.history.run_end import HARNESS, RunEnd
 from fencepost.judging.about import Reason
 from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Undecided
 from fencepost.judging.owed import Unprinted
-from fencepost.judging.rules import Clause, Handler, Rule
-from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key
+from fencepost.judging.rules import Clause, Handler, Rule, whole_run
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, SharedFold
 from fencepost.judging.verdicts import AT_END, Forfeited, Judgement, Tally, conclude
 from fencepost.model.errors import no_such
 
@@ -116,6 +120,23 @@ class _Rule:
 
 
 @final
+class _OfRun:
+    """Keeps the states of rules about the whole run: there is one key, and each event is of it."""
+
+    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+        self.every: tuple[Held, ...] = (Held((), len(rules)),)
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        return self.every
+
+    def excused(self) -> Iterable[tuple[int, Excused | Undecided]]:
+        return ()
+
+    def held(self) -> Iterable[Sequence[Held]]:
+        return (self.every,)
+
+
+@final
 class _ByKeys:
     """Keeps the states of rules that share their `keys` function, which is called once per event
     for all of them."""
@@ -126,30 +147,16 @@ class _ByKeys:
         self._held: dict[Key, tuple[Held, ...]] = {}
         """key -> a tuple of one, as `find` returns it: most events belong to one key, and then no
         tuple is made."""
-        self._last: tuple[Iterable[Key], tuple[Held, ...]] = ((), ())
-        """The newest keys, and what is held for them: rules about the whole run return the same
-        object for each event. They are compared by identity. Only a tuple is kept: a list might
-        have been changed since."""
 
     def find(self, event: Event) -> tuple[Held, ...]:
-        # Most calls are answered by the first two lines: a rule about the whole run returns the
-        # same tuple for each event, and its state was found at the event before.
         keys: Any = self._keys(event)
-        last, found = self._last
-        if keys is last:
-            return found
         # `keys` may be a generator, which can be read once only.
         if type(keys) is not tuple:
             keys = tuple(keys)
         if len(keys) == 1:
             # One key, as for most events: the tuple that is kept is returned as it is.
-            found = self._held.get(keys[0]) or self._new(keys[0])
-        elif keys:
-            found = tuple(held for key in keys for held in self._held.get(key) or self._new(key))
-        else:
-            found = ()  # as for what followers store, where only leaders are judged
-        self._last = keys, found
-        return found
+            return self._held.get(keys[0]) or self._new(keys[0])
+        return tuple(held for key in keys for held in self._held.get(key) or self._new(key))
 
     def _new(self, key: Key) -> tuple[Held, ...]:
         new = self._held[key] = (Held(key, len(self.rules)),)
@@ -183,13 +190,31 @@ class _Call:
 
 
 @final
+class _Feed:
+    """A fold that takes events of one kind, and the rules of a group that name it."""
+
+    def __init__(self, fold: type[SharedFold], rules: list[tuple[int, _Rule]]) -> None:
+        self.fold = fold
+        self.rules = rules
+        """Each with its number in the group."""
+
+
+@final
 class _Route:
     """For one kind of event: what finds the states, and what is called with them."""
 
     def __init__(self, group: _Group, kind: type[Struct]) -> None:
         self.find = group.keeper.find
+        self.every = group.keeper.every if isinstance(group.keeper, _OfRun) else None
+        """What it finds for each event, if that is the same."""
         self.by_keys = group.keeper if isinstance(group.keeper, _ByKeys) else None
         """The same keeper, if it is ours: compiled code calls a method of a known class faster."""
+        feeds: dict[type[SharedFold], list[tuple[int, _Rule]]] = {}
+        for number, one in enumerate(group.rules):
+            for fold in one.rule.folds if one.working else ():
+                if kind in fold.kinds:
+                    feeds.setdefault(fold, []).append((number, one))
+        self.feeds = [_Feed(fold, rules) for fold, rules in feeds.items()]
         self.rules = [one for one in group.rules if one.reads(kind)]
         """Those that crash if the keeper does: they read the kind, though some may not handle
         it."""
@@ -301,22 +326,33 @@ class Judge:
             # 3. The rules, by groups: the states that the event belongs to, then each rule with its
             # own.
             for route in dispatch.get(type(body), _NO_ROUTES):
-                try:
-                    # Somebody else's code may raise anything here. Whatever the group's rules would
-                    # have seen of this event is lost, so none of them that reads the kind goes on.
-                    by_keys = route.by_keys
-                    found = route.find(event) if by_keys is None else by_keys.find(event)
-                except Exception as error:  # a plugin's own code may raise anything
-                    self._crashed(route.rules, error, event)
-                    continue
+                found = route.every
+                if found is None:
+                    try:
+                        # Somebody else's code may raise anything here. Whatever the group's rules
+                        # would have seen of this event is lost, so none of them that reads the kind
+                        # goes on.
+                        by_keys = route.by_keys
+                        found = route.find(event) if by_keys is None else by_keys.find(event)
+                    except Exception as error:  # a plugin's own code may raise anything
+                        self._crashed(route.rules, error, event)
+                        continue
                 for held in found:
+                    for feed in route.feeds:
+                        try:
+                            fold = held.folds.get(feed.fold)
+                            if fold is None:
+                                fold = self._begin(feed, held, event)
+                            fold.take(event, body)
+                        except Exception as error:
+                            self._crashed([one for _, one in feed.rules], error, event)
                     states = held.states
                     for call in route.calls:
                         try:
                             state = states[call.number]
                             # By identity: None, or an empty list, may be the state of a rule.
                             if state is UNBEGUN:
-                                state = self._start(call, held)
+                                state = self._start(call.number, call.one, held)
                             findings = call.handle(state, event, body)
                             if findings:
                                 self._add(call.one, findings, position, event.at_ns)
@@ -365,11 +401,26 @@ class Judge:
         elif isinstance(body, FaultTookEffect):
             self._missed.pop(body.fault_id, None)
 
-    def _start(self, call: _Call, held: Held) -> Any:
+    def _begin(self, feed: _Feed, held: Held, event: Event) -> SharedFold:
+        """Begins a fold, and the states of the rules that name it."""
+        for number, one in feed.rules:
+            if held.states[number] is UNBEGUN:
+                try:
+                    self._start(number, one, held)
+                except Exception as error:
+                    self._crashed([one], error, event)
+        begun: SharedFold = held.shared[feed.fold]
+        held.folds[feed.fold] = begun
+        return begun
+
+    def _start(self, number: int, one: _Rule, held: Held) -> Any:
         """Begins the state of a rule."""
         self._turn += 1
-        held.began[call.number] = self._turn
-        state = held.states[call.number] = call.one.rule.start(held.key, held.shared)
+        held.began[number] = self._turn
+        for fold in one.rule.folds:
+            if fold not in held.shared:
+                held.shared[fold] = fold()
+        state = held.states[number] = one.rule.start(held.key, held.shared)
         return state
 
     def _add(self, one: _Rule, findings: Sequence[Finding], position: int, at_ns: int) -> None:
@@ -482,8 +533,10 @@ def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
 
 
 def _group(several: list[_Rule]) -> _Group:
-    make: Callable[[Sequence[Rule[Any]]], Keeper] = several[0].rule.keeper or _ByKeys
-    return _Group(several, make([one.rule for one in several]))
+    rules = [one.rule for one in several]
+    if rules[0].keeper is not None:
+        return _Group(several, rules[0].keeper(rules))
+    return _Group(several, _OfRun(rules) if rules[0].keys is whole_run else _ByKeys(rules))
 
 
 def judge(

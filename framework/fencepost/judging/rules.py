@@ -20,16 +20,14 @@ from fencepost.events import Event
 from fencepost.history.run_end import RunEnd
 from fencepost.judging.findings import NOTHING, Findings
 from fencepost.judging.owed import Owed
-from fencepost.judging.states import Forfeiture, Keeper, Key, Shared
+from fencepost.judging.states import Forfeiture, Keeper, Key, Shared, SharedFold
 
 S = TypeVar("S")
 _RUN: Final[tuple[Key, ...]] = ((),)
-"""The same object for each event, so that the judge finds the state at once."""
 
 
 def whole_run(event: Event) -> tuple[Key, ...]:
-    """One key for all events: the `keys` of a rule about the whole cluster. It is called once for
-    all rules that share it."""
+    """One key for all events: the `keys` of a rule about the whole cluster."""
     return _RUN
 
 
@@ -73,7 +71,8 @@ class Rule(Generic[S]):
     A rule is a subclass with a handler (`on`) for each kind of event that it does not ignore. It
     may have more: `keys`, if it is not about the whole run; `state`, or `start`, if it remembers
     anything; `end`, if it waits for anything. A state begins with the first event of its key that
-    the rule handles. Events come in happens-before order, each event once for each of its keys.
+    the rule handles, or one of its folds takes. Events come in happens-before order, each event
+    once for each of its keys.
 
     What the rule depends on beside its events is declared, so that a reader sees what decides
     whether an event counts: `absence`, `forfeiture`, and where it is registered, `kept`.
@@ -89,13 +88,19 @@ class Rule(Generic[S]):
     state: Callable[[], Any] = type(None)
     """Makes the state of a key before its first event; a class, in most rules."""
     reads: frozenset[type[Struct]] = frozenset()
-    """Kinds without a handler that it needs all the same: a history that lacks one is incomplete
-    for it, and its keeper sees them."""
+    """Other kinds that it needs all the same: a history that lacks one is incomplete for it, and
+    its keeper sees them."""
+    folds: tuple[type[SharedFold], ...] = ()
+    """What it folds together with other rules of its key: `start` finds one object of each in
+    `shared`."""
     absence: tuple[Owed, ...] = ()
     """The kinds of which it reads that no node said so. If a node owed one, and none printed it,
     all that the rule found counts for nothing, and its clause is unknown."""
     forfeiture: Callable[[], Forfeiture] | None = None
     """Makes what knows from which event on nothing is promised any more."""
+    keys: Callable[[Event], Iterable[Key]] = staticmethod(whole_run)
+    """The keys that an event belongs to; none if the rule ignores it. Rules with the same function
+    are asked together, and all rules about the whole run are."""
     keeper: Callable[[Sequence[Any]], Keeper] | None = None
     """Makes what keeps the states of all rules with this keeper, where keys alone do not find
     them."""
@@ -120,19 +125,16 @@ class Rule(Generic[S]):
     @property
     def kinds(self) -> frozenset[type[Struct]]:
         """The kinds of events that it reads; no other event reaches it."""
-        return self.reads.union(self.handled)
+        return self.reads | self.applied
 
-    @staticmethod
-    def keys(event: Event) -> Iterable[Key]:
-        """The keys that an event belongs to; none if the rule ignores it. Rules with the same
-        function are asked together."""
-        # By that function and not by a constant: rules are grouped by their `keys` function, so all
-        # rules about the whole run are one group.
-        return _RUN
+    @property
+    def applied(self) -> frozenset[type[Struct]]:
+        """Those of them that change what it knows: a handler or a fold takes them."""
+        return frozenset(self.handled).union(*(fold.kinds for fold in self.folds))
 
     def start(self, key: Key, shared: Shared) -> S:
         """The state of a key before its first event. It may hold objects of `shared`, which other
-        rules of the key hold, too."""
+        rules of the key hold, too: its folds are there."""
         made: S = self.state()
         return made
 

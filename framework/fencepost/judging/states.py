@@ -5,7 +5,7 @@ See docs/decisions/22-forfeits.md."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, final
+from typing import Any, ClassVar, Final, Protocol, final
 
 from msgspec import Struct
 
@@ -16,8 +16,19 @@ from fencepost.judging.findings import Excused, Undecided
 Key = tuple[str | int, ...]
 """What a rule keeps one state for, such as `("lease", 7)`; `()` for the whole run."""
 Shared = dict[type, Any]
-"""What the rules of one key share: a class, and the one object of it that they all fold. Such an
-object applies each event once, whichever rule brings it first."""
+"""What the rules of one key share: a class, and the one object of it."""
+
+
+class SharedFold(Protocol):
+    """What several rules of a key ask, and none of them changes: the judge applies each event to it
+    once, before it calls any rule of the key."""
+
+    kinds: ClassVar[frozenset[type[Struct]]]
+    """The classes of the bodies that it takes. Each rule that names the fold reads them."""
+
+    def take(self, event: Event, body: Any) -> None:
+        """Applies an event of one of these kinds."""
+        ...
 
 
 @final
@@ -42,6 +53,14 @@ class Held:
         self.began = [0] * rules
         """The turn in which the judge made each state, counted over all keys."""
         self.shared: Shared = {}
+        self.folds: dict[type[SharedFold], SharedFold] = {}
+        """Those objects of `shared` that have taken an event. By then the state of each rule that
+        names one has begun."""
+
+    def share_anew(self) -> None:
+        """Drops what the rules share."""
+        self.shared.clear()
+        self.folds.clear()
 
 
 class Forfeiture(Protocol):

@@ -431,7 +431,7 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
             )
         if not isinstance(rule.clause, str):
             raise UsageError(f"the clause of the rule {rule!r} is no text: make it a clause's id")
-        if not rule.handled:
+        if not rule.applied:
             raise UsageError(
                 f"the rule {type(rule).__name__} handles no event: mark a method with @on(kind)"
             )

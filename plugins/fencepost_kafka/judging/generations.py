@@ -378,7 +378,7 @@ class PresentTopics:
             # was cut short.
             if state is not UNBEGUN:
                 part.states[number] = UNBEGUN if renewed is None else renewed(state)
-        part.shared.clear()
+        part.share_anew()
 
     def _forfeit(self, topic: Generations, partition: int, event: Event, reason: Reason) -> None:
         topic.forfeit(partition)

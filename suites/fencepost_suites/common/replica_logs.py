@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Any, ClassVar, Final, final
 
 from msgspec import Struct
 
-from fencepost import Cause, Event, Shared, is_second, slot_of
+from fencepost import Cause, Event, is_second, slot_of
 from fencepost_kafka import HighWatermarkAdvanced, LogAppended, LogTruncated
 
 Known = tuple[str, str, int]
@@ -90,22 +90,28 @@ class ReplicaLogs:
     replica to do so defines the batches that every other replica must have there.
     """
 
+    kinds: ClassVar[frozenset[type[Struct]]] = frozenset(
+        {LogAppended, LogTruncated, HighWatermarkAdvanced}
+    )
     open: dict[str, list[Batch]] = field(default_factory=dict)
     """process -> its batches above its high watermark."""
     slots: dict[str, list[Batch]] = field(default_factory=dict)
     committed: dict[int, Known] = field(default_factory=dict)
     """base offset -> the batch."""
-    _event: Event | None = None
-    """The event that was applied last: each is applied once, whichever rule brings it first."""
-    _appended: Batch | None = None
-    _cut: Sequence[Batch] = ()
-    _committed: Committed = _NOTHING
+    cut: Sequence[Batch] = ()
+    """The batches that the newest truncation took, newest first."""
+    moved: Committed = _NOTHING
+    """What the newest move of a high watermark committed."""
 
-    @staticmethod
-    def of(shared: Shared) -> ReplicaLogs:
-        """The one object for all rules of a partition."""
-        found: ReplicaLogs = shared.setdefault(ReplicaLogs, ReplicaLogs())
-        return found
+    def take(self, event: Event, body: Any) -> None:
+        """Applies an event."""
+        match body:
+            case LogAppended():
+                self._append(event.process, body)
+            case LogTruncated():
+                self._truncate(event.process, body.to_offset)
+            case HighWatermarkAdvanced():
+                self.moved = self._commit(event.process, body.high_watermark)
 
     def log(self, process: str) -> list[Batch]:
         """The open batches of a process, or those of the process before it in its slot."""
@@ -116,39 +122,24 @@ class ReplicaLogs:
             self.open[process] = log
         return log
 
-    def append(self, event: Event, body: LogAppended) -> Batch:
+    def _append(self, process: str, body: LogAppended) -> None:
         """A replica stored a batch, which replaces what it had from that offset on.
 
         Without a digest it says where something was stored, and not what: it proves nothing.
         """
-        if event is self._event and self._appended is not None:
-            return self._appended
-        self._event = event
-        batch = self._appended = Batch(event.process, body)
-        if batch.digest:
-            log = self.log(batch.process)
-            while log and log[-1].base_offset >= batch.base_offset:
+        if body.digest:
+            log = self.log(process)
+            while log and log[-1].base_offset >= body.base_offset:
                 log.pop()
-            log.append(batch)
-        return batch
+            log.append(Batch(process, body))
 
-    def truncate(self, event: Event, body: LogTruncated) -> Sequence[Batch]:
-        """A replica truncated its log; returns the batches that it lost, newest first."""
-        if event is not self._event:
-            self._event = event
-            log = self.log(event.process)
-            cut: list[Batch] = []
-            while log and log[-1].log_end > body.to_offset:
-                cut.append(log.pop())
-            self._cut = cut
-        return self._cut
-
-    def commit(self, event: Event, body: HighWatermarkAdvanced) -> Committed:
-        """A replica's high watermark moved."""
-        if event is not self._event:
-            self._event = event
-            self._committed = self._commit(event.process, body.high_watermark)
-        return self._committed
+    def _truncate(self, process: str, to_offset: int) -> None:
+        """A replica truncated its log."""
+        log = self.log(process)
+        cut: list[Batch] = []
+        while log and log[-1].log_end > to_offset:
+            cut.append(log.pop())
+        self.cut = cut
 
     def _commit(self, process: str, high_watermark: int) -> Committed:
         log = self.log(process)

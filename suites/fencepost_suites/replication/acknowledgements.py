@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Event,
@@ -31,7 +29,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import STORED_KINDS, Loss, StoredEnds
+from fencepost_suites.replication.stored import Loss, StoredEnds
 
 
 def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, Loss]) -> str:
@@ -108,14 +106,11 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
     clause = "RP-04"
     keys = staticmethod(by_partition)
     reads = frozenset({ProduceInvoked})
+    folds = (StoredEnds,)
 
     def start(self, key: Key, shared: Shared) -> StoredEnds:
-        return StoredEnds.of(shared)
-
-    @on(*STORED_KINDS)
-    def _told(self, state: StoredEnds, event: Event, body: Struct) -> Findings:
-        state.take(event)
-        return NOTHING
+        stored: StoredEnds = shared[StoredEnds]
+        return stored
 
     @on(ProduceAnswered)
     def _answered(self, state: StoredEnds, event: Event, body: ProduceAnswered) -> Findings:

@@ -81,19 +81,19 @@ class ReplicasAgree(Rule[_Agreement]):
 
     clause = "RP-05"
     keys = staticmethod(by_partition)
+    folds = (ReplicaLogs,)
 
     def start(self, key: Key, shared: Shared) -> _Agreement:
-        return _Agreement(ReplicaLogs.of(shared))
+        return _Agreement(shared[ReplicaLogs])
 
     @on(LogAppended)
     def _appended(self, state: _Agreement, event: Event, body: LogAppended) -> Findings:
-        batch = state.logs.append(event, body)
-        process, base = batch.process, batch.base_offset
-        told = state.told[bool(batch.digest)]
+        process, base = event.process, body.base_offset
+        told = state.told[bool(body.digest)]
         if process not in told:
             told[process] = event.ref
         state.newest[slot_of(process)] = process
-        ended = state.ends.appends(process, base, batch.log_end)
+        ended = state.ends.appends(process, base, body.log_end)
         # Two ends: the one that the replica names, and the one that its events have made. A replica
         # that names a wrong end is found by the second.
         expected = body.expected_base
@@ -115,7 +115,6 @@ class ReplicasAgree(Rule[_Agreement]):
 
     @on(LogTruncated)
     def _truncated(self, state: _Agreement, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event, body)
         state.ends.cuts(event.process, body.to_offset)
         return NOTHING
 
@@ -139,8 +138,7 @@ class ReplicasAgree(Rule[_Agreement]):
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Agreement, event: Event, body: HighWatermarkAdvanced) -> Findings:
-        process = event.process
-        done = state.logs.commit(event, body)
+        process, done = event.process, state.logs.moved
         conflict = done.conflict
         if conflict is not None:
             because = state.terms.proof(process, conflict)

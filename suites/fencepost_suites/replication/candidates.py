@@ -31,7 +31,6 @@ from fencepost import (
     Event,
     Evidence,
     Excused,
-    FaultInjected,
     Finding,
     Findings,
     Key,
@@ -47,7 +46,6 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import (
-    FollowerFetched,
     FollowingStarted,
     HighWatermarkAdvanced,
     LeadershipStarted,
@@ -83,14 +81,10 @@ class _Candidates:
     committed: int = 0
     """The highest watermark of any leader."""
     known_by: Cause | None = None
-    told: int = 0
-    """How far any replica has stored the partition, by what it tells as it stores."""
     judged: dict[str, int] = field(default_factory=dict)
     """process -> the watermark that it was found not to reach."""
     found: dict[str, list[_Short]] = field(default_factory=dict)
     """process -> what was found of it."""
-    torn: set[str] = field(default_factory=set)
-    """The processes that have stored behind what they had told."""
 
 
 @final
@@ -101,26 +95,21 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
     # Lines of Apache Kafka's nodes come out of order: RP-07 and RP-32 there wait for the others.
     planes = ("quorum", "legacy", "classic")
     keys = staticmethod(by_partition)
+    folds = (StoredEnds,)
 
     def start(self, key: Key, shared: Shared) -> _Candidates:
-        return _Candidates(StoredEnds.of(shared))
+        return _Candidates(shared[StoredEnds])
 
     @on(LogAppended)
     def _appended(self, state: _Candidates, event: Event, body: LogAppended) -> Findings:
         # It can only bring a replica nearer.
-        process = event.process
-        if body.base_offset > state.stored.ends.get(process, body.base_offset):
-            state.torn.add(process)
-            state.found.pop(process, None)
-        elif process in state.found:
+        if state.found and event.process in state.found:
             since_ns = event.at_ns - _TOLD_WITHIN_NS
-            state.found[process] = [
+            state.found[event.process] = [
                 one
-                for one in state.found[process]
+                for one in state.found[event.process]
                 if body.log_end < one.committed or one.at_ns < since_ns
             ]
-        state.told = max(state.told, body.log_end)
-        state.stored.take(event)
         return NOTHING
 
     @on(HighWatermarkAdvanced)
@@ -131,14 +120,8 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
         self._look(state, event)
         return NOTHING
 
-    @on(FollowerFetched, FaultInjected)
-    def _told(self, state: _Candidates, event: Event, body: Struct) -> Findings:
-        state.stored.take(event)
-        return NOTHING
-
     @on(FollowingStarted, LeadershipStarted, LogTruncated, PartitionCommitted)
     def _changed(self, state: _Candidates, event: Event, body: Struct) -> Findings:
-        state.stored.take(event)
         if isinstance(body, FollowingStarted | LeadershipStarted):
             if body.log_end > state.stored.ends[event.process]:
                 for former in [
@@ -158,12 +141,12 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
         """Looks for candidates whose logs end before what is committed."""
         record, known_by, stored = state.record, state.known_by, state.stored
         # Where not even its leader tells that it has stored it, nobody tells what is stored.
-        if record is None or known_by is None or state.told < state.committed:
+        if record is None or known_by is None or stored.farthest < state.committed:
             return
         for slot, broker in state.may_lead.items():
             process = stored.slots.get(slot, "")
             end = stored.ends.get(process, state.committed)
-            if end >= state.committed or process in state.torn:
+            if end >= state.committed or process in stored.torn:
                 continue
             if state.judged.get(process) == state.committed:
                 continue
@@ -194,4 +177,6 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
             found.append(_Short(state.committed, event.at_ns, finding))
 
     def end(self, state: _Candidates, end: RunEnd) -> Findings:
-        return [one.finding for found in state.found.values() for one in found]
+        torn = state.stored.torn
+        several = (found for process, found in state.found.items() if process not in torn)
+        return [one.finding for found in several for one in found]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, ClassVar, final
 
 from msgspec import Struct
 
@@ -39,7 +39,6 @@ from fencepost import (
     Shared,
     Violated,
     is_second,
-    on,
     slot_scope,
     violated,
 )
@@ -51,6 +50,7 @@ from fencepost_kafka import (
     SegmentFound,
     StoredBatch,
     broker_of,
+    partition_of,
 )
 from fencepost_suites.common.keys import by_partition
 
@@ -59,6 +59,7 @@ from fencepost_suites.common.keys import by_partition
 class Copy:
     """The log of a partition on one disk."""
 
+    partition: Scope
     slot: str
     node_id: int
     topic_id: str
@@ -84,11 +85,21 @@ class Copy:
 class Copies:
     """What the disks hold of a partition, what is known to be committed, and its newest record."""
 
-    name: str
+    kinds: ClassVar[frozenset[type[Struct]]] = frozenset(
+        {
+            SegmentFound,
+            PartitionCommitted,
+            ReadCompleted,
+            ProduceInvoked,
+            ProduceCompleted,
+            FaultInjected,
+        }
+    )
     of: dict[str, Copy] = field(default_factory=dict)
     """slot -> its copy."""
     committed: int = 0
     known_by: Event | None = None
+    """The word of a client by which that is known."""
     newest: PartitionCommitted | None = None
     newest_ns: int = -1
     """When that was read."""
@@ -101,13 +112,9 @@ class Copies:
     """slot -> when a fault last took something from its disk."""
     joined: dict[int, int] = field(default_factory=dict)
     """broker -> when a record was told by which it joined the ISR last."""
-    taken: Event | None = None
-    """The newest event that was applied: it is applied once, for all rules that read this."""
 
-    def take(self, event: Event, body: Struct) -> None:
+    def take(self, event: Event, body: Any) -> None:
         """Applies an event."""
-        if event is self.taken:
-            return
         match body:
             case ProduceInvoked():
                 self.open[body.operation] = False
@@ -129,7 +136,6 @@ class Copies:
                 self.newest, self.newest_ns = body, event.at_ns
             case ReadCompleted(outcome="ok"):
                 self._known(event, body.end)
-        self.taken = event
 
     def _is_newer(self, body: PartitionCommitted) -> bool:
         return self.newest is None or body.offset > self.newest.offset
@@ -150,6 +156,7 @@ class Copies:
         copy = self.of.get(body.slot)
         if copy is None:
             copy = self.of[body.slot] = Copy(
+                partition=partition_of(body),
                 slot=body.slot,
                 node_id=body.node_id,
                 topic_id=body.topic_id,
@@ -217,23 +224,11 @@ class _OfCopies(Rule[Copies]):
     """A rule about what the disks hold of a partition, which all such rules read once."""
 
     keys = staticmethod(by_partition)
+    folds = (Copies,)
 
     def start(self, key: Key, shared: Shared) -> Copies:
-        topic, partition = key
-        copies: Copies = shared.setdefault(Copies, Copies(f"{topic}-{partition}"))
+        copies: Copies = shared[Copies]
         return copies
-
-    @on(
-        SegmentFound,
-        PartitionCommitted,
-        ReadCompleted,
-        ProduceInvoked,
-        ProduceCompleted,
-        FaultInjected,
-    )
-    def _take(self, state: Copies, event: Event, body: Struct) -> Findings:
-        state.take(event, body)
-        return NOTHING
 
 
 def _compared(one: Copy, other: Copy, up_to: int) -> tuple[int, int]:
@@ -286,7 +281,7 @@ class DisksAgree(_OfCopies):
                     slot=slot_scope(copy.slot),
                     other=slot_scope(longest.slot),
                     offset=differs,
-                    partition=Scope("partition", state.name),
+                    partition=copy.partition,
                     committed=bound - 1,
                 )
                 found.append(broken)
@@ -307,7 +302,7 @@ def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
                 "in the ISR and offset {committed} was committed",
                 (state.known_by.ref,),
                 slot=slot_scope(copy.slot),
-                partition=Scope("partition", state.name),
+                partition=copy.partition,
                 offset=copy.end - 1,
                 committed=state.committed - 1,
                 broker=broker_of(copy.node_id),
@@ -317,12 +312,13 @@ def _lacking(state: Copies, members: Sequence[Copy]) -> Iterator[Violated]:
 def _bare(state: Copies, end: RunEnd) -> Iterator[Violated]:
     for broker in state.bare(end):
         if state.known_by is not None:
+            known: Any = state.known_by.body
             yield violated(
                 state.known_by.ref,
                 Evidence.CLIENT,
                 "the disk of {broker} has no log of {partition}, though its replica is in the ISR "
                 "and offset {committed} was committed",
-                partition=Scope("partition", state.name),
+                partition=partition_of(known),
                 committed=state.committed - 1,
                 broker=broker_of(broker),
             )
@@ -339,7 +335,7 @@ def _holes(state: Copies) -> Iterator[Violated]:
                 "at offset {next_offset}",
                 slot=slot_scope(copy.slot),
                 offset=hole[0],
-                partition=Scope("partition", state.name),
+                partition=copy.partition,
                 next_offset=hole[1],
             )
 
@@ -366,7 +362,7 @@ class StoredOnce(_OfCopies):
                     slot=slot_scope(copy.slot),
                     sequence=first.base_sequence,
                     producer=first.producer_id,
-                    partition=Scope("partition", state.name),
+                    partition=copy.partition,
                     offset=first.base_offset,
                     other_offset=second.base_offset,
                 )
@@ -414,7 +410,7 @@ class StoredWatermark(_OfCopies):
                     "though its log ends at {log_end}",
                     slot=slot_scope(copy.slot),
                     high_watermark=copy.high_watermark,
-                    partition=Scope("partition", state.name),
+                    partition=copy.partition,
                     log_end=copy.end,
                 )
                 found.append(broken)

@@ -33,7 +33,6 @@ from fencepost_kafka import (
     LeadershipEnded,
     LeadershipStarted,
     LogAppended,
-    LogTruncated,
     MetadataHeartbeatSent,
     ProduceAnswered,
     ProduceInvoked,
@@ -84,16 +83,16 @@ class ResendIsStoredOnce(Rule[_Sequences]):
 
     clause = "RP-12"
     keys = staticmethod(by_partition)
+    folds = (ReplicaLogs,)
 
     def start(self, key: Key, shared: Shared) -> _Sequences:
-        return _Sequences(ReplicaLogs.of(shared))
+        return _Sequences(shared[ReplicaLogs])
 
     @on(LogAppended)
     def _appended(self, state: _Sequences, event: Event, body: LogAppended) -> Findings:
-        batch = state.logs.append(event, body)
         # Only the leader's append counts: a follower stores the same batch, and is no resend.
         if body.as_leader and body.producer_id >= 0:
-            place = (body.producer_id, body.base_sequence, _content(batch.digest))
+            place = (body.producer_id, body.base_sequence, _content(body.digest))
             stored_by = _Stored(event.process, state.leads.get(event.process))
             state.at.setdefault(place, {})[body.base_offset] = stored_by
         return NOTHING
@@ -101,11 +100,6 @@ class ResendIsStoredOnce(Rule[_Sequences]):
     @on(LeadershipStarted)
     def _led(self, state: _Sequences, event: Event, body: LeadershipStarted) -> Findings:
         state.leads[event.process] = event.ref
-        return NOTHING
-
-    @on(LogTruncated)
-    def _truncated(self, state: _Sequences, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event, body)
         return NOTHING
 
     @on(ProduceAnswered)
@@ -121,7 +115,7 @@ class ResendIsStoredOnce(Rule[_Sequences]):
     def _commits(self, state: _Sequences, event: Event, body: HighWatermarkAdvanced) -> Findings:
         """A batch that is committed twice in one log is stored twice, whatever is truncated
         elsewhere."""
-        process, done = event.process, state.logs.commit(event, body)
+        process, done = event.process, state.logs.moved
         conflict = done.conflict
         if conflict is not None:
             broken = violated(

@@ -28,7 +28,6 @@ from fencepost_kafka import (
     IsrChangeAnswered,
     IsrChangeAsked,
     LeadershipStarted,
-    LogAppended,
     PartitionCommitted,
     TopicCommitted,
     broker_of,
@@ -36,7 +35,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import Partitions
 from fencepost_suites.common.keys import by_partition, by_topic
-from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
+from fencepost_suites.replication.stored import StoredEnds
 
 
 @dataclass(slots=True)
@@ -44,10 +43,6 @@ class _Outside:
     """How far each follower has stored, and what the leader has reported."""
 
     stored: StoredEnds
-    fetched: dict[int, Event] = field(default_factory=dict)
-    """follower -> its newest fetch."""
-    said: dict[str, Event] = field(default_factory=dict)
-    """process -> by which event it stored last."""
     marks: dict[str, int] = field(default_factory=dict)
     """leader -> the high watermark that it reported last."""
     leads: str = ""
@@ -58,7 +53,7 @@ class _Outside:
         """The process for which a leader asks. A quorum's controller knows of the next one before
         the leader does, and refuses the request: `new_processes` judges the record by that.
         Elsewhere no rule holds a record to a process, so the request is held to it."""
-        fetch = self.fetched.get(replica)
+        fetch = self.stored.fetched.get(replica)
         if fetch is not None and self.stored.controllers:
             assert isinstance(fetch.body, FollowerFetched)
             return fetch.body.client
@@ -74,22 +69,14 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
 
     clause = "RP-10"
     keys = staticmethod(by_partition)
+    folds = (StoredEnds,)
 
     def start(self, key: Key, shared: Shared) -> _Outside:
-        return _Outside(StoredEnds.of(shared))
+        return _Outside(shared[StoredEnds])
 
-    @on(*STORED_KINDS)
-    def _told(self, state: _Outside, event: Event, body: Struct) -> Findings:
-        state.stored.take(event)
-        match body:
-            case LogAppended():
-                state.said[event.process] = event
-            case FollowerFetched():
-                state.fetched[body.follower] = event
-            case LeadershipStarted():
-                state.leads, state.marks[event.process] = event.process, body.high_watermark
-            case PartitionCommitted():
-                return self._committed(state, event, body)
+    @on(LeadershipStarted)
+    def _leads(self, state: _Outside, event: Event, body: LeadershipStarted) -> Findings:
+        state.leads, state.marks[event.process] = event.process, body.high_watermark
         return NOTHING
 
     @on(HighWatermarkAdvanced)
@@ -98,8 +85,8 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
             state.marks[event.process] = body.high_watermark
         return NOTHING
 
-    @staticmethod
-    def _committed(state: _Outside, event: Event, body: PartitionCommitted) -> Findings:
+    @on(PartitionCommitted)
+    def _committed(self, state: _Outside, event: Event, body: PartitionCommitted) -> Findings:
         known = state.record
         if known is not None and body.offset <= known.offset:
             return NOTHING
@@ -148,8 +135,8 @@ class ReturnsOnlyCaughtUp(Rule[_Outside]):
                 continue
             by_leader = end is not None and end < needed
             evidence = Evidence.SELF if by_leader else Evidence.PEER
-            proof = state.fetched.get(replica)
-            proof = proof if by_leader else state.said.get(follower, proof)
+            proof = state.stored.fetched.get(replica)
+            proof = proof if by_leader else state.stored.said.get(follower, proof)
             broken = violated(
                 event.ref,
                 evidence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import final
 
 from fencepost import (
     NOTHING,
@@ -28,8 +28,6 @@ from fencepost_kafka import (
     IsrChangeAnswered,
     IsrChangeAsked,
     LeadershipStarted,
-    LogAppended,
-    LogTruncated,
     PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
@@ -145,27 +143,9 @@ class _Acknowledged:
 _REFUSED = ("INELIGIBLE_REPLICA", "INVALID_REQUEST", "FENCED_LEADER_EPOCH")
 """Errors by which a controller says that it does not store what a leader asks for."""
 
-_Logs = TypeVar("_Logs", _Committed, _Acknowledged)
-
-
-class _OfLogs(Rule[_Logs]):
-    """What each replica stores and truncates, by its own word."""
-
-    keys = staticmethod(by_partition)
-
-    @on(LogAppended)
-    def _stored(self, state: _Logs, event: Event, body: LogAppended) -> Findings:
-        state.logs.append(event, body)
-        return NOTHING
-
-    @on(LogTruncated)
-    def _truncated(self, state: _Logs, event: Event, body: LogTruncated) -> Findings:
-        state.logs.truncate(event, body)
-        return NOTHING
-
 
 @final
-class CommittedIsNeverLost(_OfLogs[_Committed]):
+class CommittedIsNeverLost(Rule[_Committed]):
     """RP-06. A new leader's log must reach every high watermark reported before, including those
     reported when a replica began to lead or to follow, and must not begin behind where the first
     leader's did. Where replicas record what they store, it must also hold the committed messages,
@@ -175,14 +155,15 @@ class CommittedIsNeverLost(_OfLogs[_Committed]):
     of leader."""
 
     clause = "RP-06"
+    keys = staticmethod(by_partition)
+    folds = (ReplicaLogs,)
 
     def start(self, key: Key, shared: Shared) -> _Committed:
-        return _Committed(ReplicaLogs.of(shared))
+        return _Committed(shared[ReplicaLogs])
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Committed, event: Event, body: HighWatermarkAdvanced) -> Findings:
         process, high_watermark = event.process, body.high_watermark
-        state.logs.commit(event, body)
         state.reported(event, high_watermark)
         if process == state.leader:
             state.leaders_watermark = high_watermark
@@ -364,7 +345,7 @@ def _from_outside(
 
 
 @final
-class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
+class NewLeaderHasTheAcknowledged(Rule[_Acknowledged]):
     """RP-13. The client's evidence is the acknowledgement it received before leadership moved; the
     former leader's, as a peer of the new one, is that it answered. Where replicas record what they
     store, the new leader must not hold other messages at those offsets. Its log must not begin
@@ -372,14 +353,11 @@ class NewLeaderHasTheAcknowledged(_OfLogs[_Acknowledged]):
 
     clause = "RP-13"
     reads = frozenset({ProduceInvoked})
+    keys = staticmethod(by_partition)
+    folds = (ReplicaLogs,)
 
     def start(self, key: Key, shared: Shared) -> _Acknowledged:
-        return _Acknowledged(ReplicaLogs.of(shared))
-
-    @on(HighWatermarkAdvanced)
-    def _commits(self, state: _Acknowledged, event: Event, body: HighWatermarkAdvanced) -> Findings:
-        state.logs.commit(event, body)
-        return NOTHING
+        return _Acknowledged(shared[ReplicaLogs])
 
     @on(ProduceAnswered)
     def _answered(self, state: _Acknowledged, event: Event, body: ProduceAnswered) -> Findings:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from fencepost import HARMS_DISK, Event, FaultInjected, Shared, is_second, slot_of
+from fencepost import HARMS_DISK, Event, FaultInjected, is_second, slot_of
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -22,18 +22,6 @@ from fencepost_kafka import (
     PartitionCommitted,
 )
 
-STORED_KINDS: frozenset[type[Struct]] = frozenset(
-    {
-        FaultInjected,
-        LogAppended,
-        FollowerFetched,
-        FollowingStarted,
-        LeadershipStarted,
-        LogTruncated,
-        PartitionCommitted,
-    }
-)
-"""The events that `StoredEnds.take` applies."""
 _CONTROLLERS = "controller-"
 """How the slots of a quorum's controllers begin."""
 
@@ -65,9 +53,29 @@ class Reached(NamedTuple):
 class StoredEnds:
     """The log end that each process reported, and the process of each replica."""
 
+    kinds: ClassVar[frozenset[type[Struct]]] = frozenset(
+        {
+            FaultInjected,
+            LogAppended,
+            FollowerFetched,
+            FollowingStarted,
+            LeadershipStarted,
+            LogTruncated,
+            PartitionCommitted,
+        }
+    )
     ends: dict[str, int] = field(default_factory=dict)
     processes: dict[int, str] = field(default_factory=dict)
     """follower's id -> the process that fetches as it, by a leader's word."""
+    fetched: dict[int, Event] = field(default_factory=dict)
+    """follower's id -> the newest such word."""
+    said: dict[str, Event] = field(default_factory=dict)
+    """process -> by which event it stored last."""
+    farthest: int = 0
+    """How far any replica has stored the partition, by what it told as it stored."""
+    torn: set[str] = field(default_factory=set)
+    """The processes that have stored behind what they had told: a line is missing, or their logs
+    have a hole."""
     slots: dict[str, str] = field(default_factory=dict)
     """slot -> its newest process that reported a log end."""
     following: dict[str, int] = field(default_factory=dict)
@@ -89,28 +97,17 @@ class StoredEnds:
     newest_of: dict[tuple[str, int], PartitionCommitted | None] = field(default_factory=dict)
     """process, leader epoch -> the answer of `stored`, until the next record; of no process, that
     of `newest_told`."""
-    taken: Event | None = None
-    """The event that was applied last: each is applied once, whichever rule brings it first."""
     losses: dict[str, Loss] = field(default_factory=dict)
     """slot -> what it may have lost, until it has that again, or a leader has heard of the next
     process."""
 
-    @staticmethod
-    def of(shared: Shared) -> StoredEnds:
-        """The one object for all rules of a partition."""
-        found: StoredEnds = shared.setdefault(StoredEnds, StoredEnds())
-        return found
-
-    def take(self, event: Event) -> None:
-        """Applies an event of `STORED_KINDS`, if no other rule of the partition has done so."""
-        if event is self.taken:
-            return
-        self.taken = event
-        match event.body:
-            case LogAppended() as body:
-                self.appends(event.process, body.base_offset, body.log_end)
-            case FollowerFetched() as body:
-                self.processes[body.follower] = body.client
+    def take(self, event: Event, body: Any) -> None:
+        """Applies an event."""
+        match body:
+            case LogAppended():
+                self._appends(event, body)
+            case FollowerFetched():
+                self.processes[body.follower], self.fetched[body.follower] = body.client, event
                 loss = self.losses.get(slot_of(body.client)) if self.losses else None
                 # The leader has heard of the follower's next process, and must not count on what
                 # the former one had.
@@ -123,9 +120,9 @@ class StoredEnds:
                 self.terms.setdefault(epoch, event.process)
             case LogTruncated(to_offset=to_offset):
                 self.reports(event.process, to_offset)
-            case PartitionCommitted() as body:
+            case PartitionCommitted():
                 self._stores(event.process, body)
-            case FaultInjected(receipt=True) as body:
+            case FaultInjected(receipt=True):
                 # Without a receipt the disk may be whole, and the follower's loss its own.
                 for slot in sorted(body.acts(*HARMS_DISK)):
                     self.loses(slot, body.fault_id)
@@ -159,10 +156,15 @@ class StoredEnds:
             log_end = min(log_end, self.ends[former])
         self.reports(process, log_end)
 
-    def appends(self, process: str, base: int, log_end: int) -> None:
+    def _appends(self, event: Event, body: LogAppended) -> None:
         """A replica stores a batch; behind a hole it has nothing that counts."""
-        if base <= self.ends.get(process, base):
+        process, log_end = event.process, body.log_end
+        self.said[process] = event
+        self.farthest = max(self.farthest, log_end)
+        if body.base_offset <= self.ends.get(process, body.base_offset):
             self.reports(process, log_end)
+        else:
+            self.torn.add(process)
 
     def reports(self, process: str, log_end: int) -> None:
         """A replica has a log up to there."""

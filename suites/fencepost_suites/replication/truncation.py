@@ -72,20 +72,20 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
 
     clause = "RP-15"
     keys = staticmethod(by_partition)
+    folds = (ReplicaLogs,)
 
     def start(self, key: Key, shared: Shared) -> _Following:
-        return _Following(ReplicaLogs.of(shared))
+        return _Following(shared[ReplicaLogs])
 
     @on(LogAppended)
     def _appended(self, state: _Following, event: Event, body: LogAppended) -> Findings:
-        state.logs.append(event, body)
         state.roles.add(event.process)
         return self._resumed(state, event, body) if event.process in state.began else NOTHING
 
     @on(HighWatermarkAdvanced)
     def _commits(self, state: _Following, event: Event, body: HighWatermarkAdvanced) -> Findings:
         state.marks[event.process] = body.high_watermark
-        conflict = state.logs.commit(event, body).conflict
+        conflict = state.logs.moved.conflict
         if conflict is not None:
             because = state.terms.proof(event.process, conflict)
             broken = violated(
@@ -150,7 +150,7 @@ class FollowerTruncatesByEpoch(Rule[_Following]):
 
     @on(LogTruncated)
     def _truncated(self, state: _Following, event: Event, body: LogTruncated) -> Findings:
-        lost = state.logs.truncate(event, body)
+        lost = state.logs.cut
         # A torn end of the log is dropped before the replica follows anybody. What is lost by that
         # was not synced. A process that has a role drops nothing by that, whatever it says.
         if body.reason == "recovery" and event.process not in state.roles:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-from msgspec import Struct
-
 from fencepost import (
     NOTHING,
     Event,
@@ -40,7 +38,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import STORED_KINDS, StoredEnds
+from fencepost_suites.replication.stored import StoredEnds
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""
@@ -265,14 +263,10 @@ class StoredIsrCounts(Rule[_Counted]):
 
     clause = "RP-32"
     keys = staticmethod(by_partition)
+    folds = (StoredEnds,)
 
     def start(self, key: Key, shared: Shared) -> _Counted:
-        return _Counted(StoredEnds.of(shared))
-
-    @on(*STORED_KINDS)
-    def _told(self, state: _Counted, event: Event, body: Struct) -> Findings:
-        state.stored.take(event)
-        return NOTHING
+        return _Counted(shared[StoredEnds])
 
     @on(IsrChangeAsked)
     def _asked(self, state: _Counted, event: Event, body: IsrChangeAsked) -> Findings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from msgspec import Struct
@@ -44,15 +44,15 @@ class Sung(Struct, frozen=True, tag="ability.sung"):
 
 @dataclass
 class Words:
-    """The words of a subject; each event is counted once."""
+    """The words of a subject."""
 
+    kinds: ClassVar[frozenset[type[Struct]]] = frozenset({Said})
     said: list[str] = field(default_factory=list)
-    newest: Event | None = None
 
     def take(self, event: Event, body: Said) -> None:
-        if event is not self.newest:
-            self.newest = event
-            self.said.append(body.word)
+        if body.word == "fold":
+            raise ValueError("boom")
+        self.said.append(body.word)
 
 
 def by_subject(event: Event) -> Iterable[Key]:
@@ -66,16 +66,16 @@ class Counts(Rule[Words]):
     clause = "X-1"
     reads = frozenset({Sung})
     keys = staticmethod(by_subject)
+    folds = (Words,)
 
     def start(self, key: Key, shared: Shared) -> Words:
-        words: Words = shared.setdefault(Words, Words())
+        words: Words = shared[Words]
         return words
 
     @on(Said)
     def _said(self, state: Words, event: Event, body: Said) -> Findings:
         if body.word == "crash":
             raise ValueError("boom")
-        state.take(event, body)
         return (Exercised(event.ref, Evidence.PEER),) if body.word == "peer" else ()
 
     def end(self, state: Words, end: RunEnd) -> Findings:
@@ -151,7 +151,46 @@ def test_a_handler_that_raises_stops_its_rule() -> None:
     assert place.startswith(f"{Path(__file__).name}, line ")
 
 
-def test_rules_of_a_key_share_an_object() -> None:
+class Listens(Rule[Words]):
+    """Handles nothing: what it knows at the end, its fold has taken."""
+
+    clause = "X-2"
+    keys = staticmethod(by_subject)
+    folds = (Words,)
+
+    def start(self, key: Key, shared: Shared) -> Words:
+        words: Words = shared[Words]
+        return words
+
+    def end(self, state: Words, end: RunEnd) -> Findings:
+        return (Violated(AT, Evidence.SELF, " ".join(state.said)),)
+
+
+def test_a_rule_begins_with_the_first_event_that_its_fold_takes() -> None:
+    assert Listens().kinds == {Said}
+    assert messages(history("one", "two"), Listens()) == {"X-2": ["one two"]}
+    h = HistoryBuilder()
+    h.add("p", Sung())
+    assert messages(h, Listens()) == {"X-2": []}
+
+
+def test_a_fold_that_raises_stops_the_rules_that_name_it() -> None:
+    class Alone(Counts):
+        folds = ()
+
+        def start(self, key: Key, shared: Shared) -> Words:
+            return Words()
+
+    h = history("one", "fold", "peer")
+    rules = (Counts(), Listens(), Alone("X-3"))
+    clauses = {**CLAUSES, "X-3": Clause("X-3", "seed", (), "It is kept.")}
+    verdicts = judge(h.events(), rules, clauses, h.end(True), "quorum").verdicts
+    found = {name: one.verdict for name, one in verdicts.items()}
+    unknown = Outcome.UNKNOWN
+    assert found == {"X-1": unknown, "X-2": unknown, "X-3": Outcome.HOLDS}
+
+
+def test_rules_of_a_key_fold_an_event_once() -> None:
     h = history("one", "two", "b:three")
     each = {"X-1": ["one two", "three"], "X-2": ["one two", "three"]}
     found = messages(h, Counts(), Counts("X-2"))
