@@ -12,7 +12,8 @@ How it works:
 * Rules with one `keys` function, or one `keeper`, are a group: the function is called once for an
   event, and each key has one row of states, a place for each rule. For rules about the whole run
   nothing is called: each event finds the same row.
-* What rules of a key fold together (`Rule.folds`) takes an event before any of them does.
+* What rules of a key fold together (`Rule.folds`) takes an event before any of them does. Rules
+  about the whole run are the first group: what they fold, keepers may ask, too.
 * The state of a rule begins with the first event of the key that the rule handles, or that one of
   its folds takes, and not with the key. So a rule of the group that has seen nothing of a key is
   not asked about it at the end.
@@ -58,7 +59,7 @@ from fencepost.judging.about import Reason
 from fencepost.judging.findings import Evidence, Excused, Exercised, Finding, Undecided
 from fencepost.judging.owed import Unprinted
 from fencepost.judging.rules import Clause, Handler, Rule, whole_run
-from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, SharedFold
+from fencepost.judging.states import UNBEGUN, Forfeiture, Held, Keeper, Key, Shared, SharedFold
 from fencepost.judging.verdicts import AT_END, Forfeited, Judgement, Tally, conclude
 from fencepost.model.errors import no_such
 
@@ -123,8 +124,8 @@ class _Rule:
 class _OfRun:
     """Keeps the states of rules about the whole run: there is one key, and each event is of it."""
 
-    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
-        self.every: tuple[Held, ...] = (Held((), len(rules)),)
+    def __init__(self, rules: int) -> None:
+        self.every: tuple[Held, ...] = (Held((), rules),)
 
     def find(self, event: Event) -> tuple[Held, ...]:
         return self.every
@@ -173,9 +174,17 @@ class _ByKeys:
 class _Group:
     """Rules that are judged together, and what keeps their states."""
 
-    def __init__(self, rules: list[_Rule], keeper: Keeper) -> None:
+    def __init__(self, rules: list[_Rule], keeper: Keeper, kept: Sequence[_Rule] = ()) -> None:
         self.rules = rules
         self.keeper = keeper
+        self.kept = kept
+        """Rules of other groups, whose keepers ask what is folded here."""
+
+    def kinds(self) -> set[type[Struct]]:
+        """The kinds of events that it is called for."""
+        found = {kind for one in self.rules if one.working for kind in one.rule.found}
+        folds = {fold for one in self.kept if one.working for fold in one.rule.run_folds}
+        return found.union(*(fold.kinds for fold in folds))
 
 
 @final
@@ -191,12 +200,19 @@ class _Call:
 
 @final
 class _Feed:
-    """A fold that takes events of one kind, and the rules of a group that name it."""
+    """A fold that takes events of one kind, and the rules that name it."""
 
-    def __init__(self, fold: type[SharedFold], rules: list[tuple[int, _Rule]]) -> None:
+    def __init__(self, fold: type[SharedFold], group: _Group) -> None:
         self.fold = fold
-        self.rules = rules
+        self.rules = [
+            (number, one)
+            for number, one in enumerate(group.rules)
+            if one.working and fold in one.rule.folds
+        ]
         """Each with its number in the group."""
+        asked = [one for one in group.kept if fold in one.rule.run_folds]
+        self.all = [one for _, one in self.rules] + asked
+        """Those that crash if it does."""
 
 
 @final
@@ -209,12 +225,9 @@ class _Route:
         """What it finds for each event, if that is the same."""
         self.by_keys = group.keeper if isinstance(group.keeper, _ByKeys) else None
         """The same keeper, if it is ours: compiled code calls a method of a known class faster."""
-        feeds: dict[type[SharedFold], list[tuple[int, _Rule]]] = {}
-        for number, one in enumerate(group.rules):
-            for fold in one.rule.folds if one.working else ():
-                if kind in fold.kinds:
-                    feeds.setdefault(fold, []).append((number, one))
-        self.feeds = [_Feed(fold, rules) for fold, rules in feeds.items()]
+        folds = [fold for one in group.rules if one.working for fold in one.rule.folds]
+        folds += [fold for one in group.kept if one.working for fold in one.rule.run_folds]
+        self.feeds = [_Feed(fold, group) for fold in dict.fromkeys(folds) if kind in fold.kinds]
         self.rules = [one for one in group.rules if one.reads(kind)]
         """Those that crash if the keeper does: they read the kind, though some may not handle
         it."""
@@ -298,7 +311,7 @@ class Judge:
         # have crashed are left out, so an event costs nothing for them.
         self._dispatch.clear()
         for group in self._groups:
-            for kind in {kind for one in group.rules if one.working for kind in one.rule.kinds}:
+            for kind in group.kinds():
                 self._dispatch.setdefault(kind, []).append(_Route(group, kind))
 
     def take(self, events: Iterable[Event]) -> None:
@@ -345,7 +358,7 @@ class Judge:
                                 fold = self._begin(feed, held, event)
                             fold.take(event, body)
                         except Exception as error:
-                            self._crashed([one for _, one in feed.rules], error, event)
+                            self._crashed(feed.all, error, event)
                     states = held.states
                     for call in route.calls:
                         try:
@@ -520,23 +533,28 @@ def _watched(rules: Sequence[_Rule]) -> dict[type[Struct], list[tuple[_Rule, For
 
 def _grouped(rules: Sequence[_Rule]) -> list[_Group]:
     """Groups rules whose `keeper` is one function, or else their `keys`; a rule with a bound method
-    is a group of its own.
+    is a group of its own. First are those about the whole run.
 
     The functions are kept meanwhile, so no two of them have one id.
     """
-    groups: dict[int, tuple[Any, list[_Rule]]] = {}
+    groups: dict[int, tuple[Any, list[_Rule]]] = {id(whole_run): (whole_run, [])}
     for one in rules:
         # By the id of the function, since a third party's function need not be hashable.
         together: Any = one.rule.keeper or one.rule.keys
         groups.setdefault(id(together), (together, []))[1].append(one)
-    return [_group(several) for _, several in groups.values()]
+    (_, of_run), *others = groups.values()
+    run = _OfRun(len(of_run))
+    shared = run.every[0].shared
+    kept = [one for one in rules if one.rule.keeper is not None]
+    for fold in dict.fromkeys(fold for one in kept for fold in one.rule.run_folds):
+        shared[fold] = fold()
+    return [_Group(of_run, run, kept), *(_group(several, shared) for _, several in others)]
 
 
-def _group(several: list[_Rule]) -> _Group:
+def _group(several: list[_Rule], shared: Shared) -> _Group:
     rules = [one.rule for one in several]
-    if rules[0].keeper is not None:
-        return _Group(several, rules[0].keeper(rules))
-    return _Group(several, _OfRun(rules) if rules[0].keys is whole_run else _ByKeys(rules))
+    make = rules[0].keeper
+    return _Group(several, _ByKeys(rules) if make is None else make(rules, shared))
 
 
 def judge(

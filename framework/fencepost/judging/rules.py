@@ -101,9 +101,11 @@ class Rule(Generic[S]):
     keys: Callable[[Event], Iterable[Key]] = staticmethod(whole_run)
     """The keys that an event belongs to; none if the rule ignores it. Rules with the same function
     are asked together, and all rules about the whole run are."""
-    keeper: Callable[[Sequence[Any]], Keeper] | None = None
+    keeper: Callable[[Sequence[Any], Shared], Keeper] | None = None
     """Makes what keeps the states of all rules with this keeper, where keys alone do not find
-    them."""
+    them: of the rules, and of what is shared about the whole run."""
+    run_folds: tuple[type[SharedFold], ...] = ()
+    """What its keeper asks about the whole run, and shares with the rules about it."""
     handled: ClassVar[Mapping[type[Struct], str]] = {}
     """Kind -> the name of the method that handles it."""
 
@@ -125,11 +127,16 @@ class Rule(Generic[S]):
     @property
     def kinds(self) -> frozenset[type[Struct]]:
         """The kinds of events that it reads; no other event reaches it."""
+        return self.found.union(*(fold.kinds for fold in self.run_folds))
+
+    @property
+    def found(self) -> frozenset[type[Struct]]:
+        """Those of them for which its keys or its keeper find what they belong to."""
         return self.reads | self.applied
 
     @property
     def applied(self) -> frozenset[type[Struct]]:
-        """Those of them that change what it knows: a handler or a fold takes them."""
+        """Those of them that change its states: a handler or a fold takes them."""
         return frozenset(self.handled).union(*(fold.kinds for fold in self.folds))
 
     def start(self, key: Key, shared: Shared) -> S:
@@ -144,12 +151,16 @@ class Rule(Generic[S]):
         return NOTHING
 
     def kept(
-        self, by: Callable[[Sequence[Any]], Keeper], reads: frozenset[type[Struct]]
+        self,
+        by: Callable[[Sequence[Any], Shared], Keeper],
+        reads: frozenset[type[Struct]],
+        folds: tuple[type[SharedFold], ...] = (),
     ) -> Rule[S]:
-        """The same rule, whose states a keeper keeps. The keeper reads these kinds, too."""
+        """The same rule, whose states a keeper keeps. The keeper reads these kinds, too, and asks
+        these folds about the whole run."""
         # A copy: the rule itself may be registered without a keeper elsewhere.
         rule = copy(self)
-        rule.keeper, rule.reads = by, self.reads | reads
+        rule.keeper, rule.reads, rule.run_folds = by, self.reads | reads, folds
         return rule
 
 

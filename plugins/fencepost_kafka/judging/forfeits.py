@@ -52,13 +52,14 @@ See docs/decisions/22-forfeits.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final, final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final, final
 
 from msgspec import Struct
 
 from fencepost import (
     HARMS_DISK,
+    Event,
     FaultInjected,
     PhaseStarted,
     ProcessExited,
@@ -78,6 +79,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.committed import eligible_leaders
 from fencepost_kafka.judging.takeovers import TAKING, Takeovers
+from fencepost_kafka.judging.tellers import Tellers
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -86,10 +88,10 @@ RESTORING: Final[frozenset[type[Struct]]] = frozenset(
 )
 """The events that may show that a member of an ISR has its messages again. They are frequent, and
 none forfeits anything."""
-FORFEITING: Final[frozenset[type[Struct]]] = (
-    TAKING | RESTORING | {FaultInjected, PhaseStarted, PartitionCommitted, TopicCommitted}
-)
-"""The events that `Forfeits.take` applies."""
+FORFEITING: Final[frozenset[type[Struct]]] = TAKING | {
+    *(FaultInjected, PhaseStarted, PartitionCommitted, TopicCommitted)
+}
+"""The events that may forfeit a partition, or end that."""
 _KEEPS_SESSIONS = "zookeeper"
 
 
@@ -97,12 +99,22 @@ _KEEPS_SESSIONS = "zookeeper"
 class Forfeits:
     """Which partitions are forfeited, and why."""
 
+    kinds: ClassVar[frozenset[type[Struct]]] = FORFEITING | RESTORING
+
     def __init__(self) -> None:
+        self.found: Sequence[tuple[Place, Reason]] = ()
+        """The partitions that the newest event of `FORFEITING` forfeits."""
+        self.told = True
+        """Whether the newest record of a topic counts, by who has told it."""
+        self.tellers = Tellers()
         self.gone: dict[Place, Reason] = {}
         """The partitions of present topics that are forfeited, each with the first reason. Only the
         deletion of the topic takes one out: what is lost does not come back."""
         self.again: set[Place] = set()
         """Those of them of which a member of the ISR has again what is committed."""
+        self.lost: Mapping[Place, Reason] = {}
+        """The others, of which nobody has. A change makes a new mapping of it, so whoever keeps
+        this one knows what was lost before."""
         self._ids: dict[str, int] = {}
         """slot -> the id of its broker."""
         self._records: dict[Place, PartitionCommitted] = {}
@@ -137,22 +149,28 @@ class Forfeits:
         """topic -> the offset of the newest record of a deletion: an older record of a partition is
         of the former topic."""
 
-    def take(self, body: Any, process: str = "") -> Sequence[tuple[Place, Reason]]:
-        """Applies an event of a process. Returns the partitions that it forfeits, each with the
-        reason."""
+    def take(self, event: Event, body: Any) -> None:
+        """Applies an event."""
         kind = type(body)
         # Most events are writes of clients, and most of these are of no interest.
-        if kind is ProduceInvoked:
+        if kind is FollowerFetched:
+            self._fetched(body, event.process)
+        elif kind is ProduceInvoked:
             if body.acks == -1 and (self._harmed or self._failed):
                 self._written(body)
-            return ()
-        if kind is ProduceCompleted:
+        elif kind is ProduceCompleted:
             if self._writes:
                 self._acknowledged(body)
-            return ()
-        if kind is FollowerFetched:
-            self._fetched(body, process)
-            return ()
+        else:
+            self.found = self._decided(body, event.process)
+
+    def _decided(self, body: Any, process: str) -> Sequence[tuple[Place, Reason]]:
+        """Applies an event of `FORFEITING`. Returns the partitions that it forfeits."""
+        kind = type(body)
+        if kind is TopicCommitted:
+            self.told = self.tellers.counts(process, body)
+        elif kind is ProcessSpawned:
+            self.tellers.spawned(body)
         if kind in TAKING:
             taken = self._takeovers.take(body, process)
             if taken is not None:
@@ -179,9 +197,13 @@ class Forfeits:
                 if not is_second(body.slot):
                     self._down.pop(body.node_id, None)
                     self._processes[body.node_id] = body.started
-            case TopicCommitted(deleted=True):
+            case TopicCommitted(deleted=True) if self.told:
                 self._forget(body)
         return ()
+
+    def _changed(self) -> None:
+        """What is lost has changed."""
+        self.lost = {place: why for place, why in self.gone.items() if place not in self.again}
 
     def _written(self, body: ProduceInvoked) -> None:
         """A write is invoked that each member of the ISR is to store."""
@@ -260,8 +282,9 @@ class Forfeits:
                 self._harmed.pop(place, None)
                 self._failed.pop(place, None)
                 self._counted.pop(place, None)
-                self.gone.pop(place, None)
-                self.again.discard(place)
+                if self.gone.pop(place, None) is not None:
+                    self.again.discard(place)
+                    self._changed()
 
     def _committed(self, body: PartitionCommitted) -> Sequence[tuple[Place, Reason]]:
         place = body.topic, body.partition
@@ -295,6 +318,7 @@ class Forfeits:
             and not self._takeovers.doubtful(members)
         ):
             self.again.add(place)
+            self._changed()
         return found
 
     def _harm(self, brokers: frozenset[int], fault_id: str) -> Sequence[tuple[Place, Reason]]:
@@ -334,4 +358,5 @@ class Forfeits:
         )
         self.gone.setdefault(place, reason)
         self.again.discard(place)
+        self._changed()
         return ((place, reason),)

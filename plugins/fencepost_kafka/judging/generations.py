@@ -3,9 +3,7 @@ no promise covers any more (see `forfeits`), which are not judged until they beg
 
 A rule about the messages of a partition forgets them when its topic is deleted. The words for that
 are the committed record and the answer that a client got, and not the word of a node that holds the
-messages: it may be wrong, or a node may never say it. So where controllers keep the metadata, a
-record that a broker tells counts once a controller, an observer or another slot tells it, too: else
-a leader that has lost all could say that the topic is gone.
+messages: it may be wrong, or a node may never say it (see `tellers`).
 
 Events of the former topic may come after that. So a node's events count again once it begins to
 lead or to follow, and a consumer's once it is positioned. A write counts if it was invoked since
@@ -41,11 +39,10 @@ from fencepost import (
     FaultInjected,
     Held,
     PhaseStarted,
-    ProcessSpawned,
     Reason,
     Rule,
+    Shared,
     Undecided,
-    slot_of,
 )
 from fencepost_kafka import (
     AdminCompleted,
@@ -63,16 +60,13 @@ from fencepost_kafka import (
     TopicCommitted,
     topic_of,
 )
-from fencepost_kafka.judging.forfeits import FORFEITING, RESTORING, Forfeits
+from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
 from fencepost_kafka.judging.takeovers import TAKING
-from fencepost_kafka.vocabulary import Role
 
 S = TypeVar("S")
 DELETIONS: Final[frozenset[type[Struct]]] = frozenset({TopicCommitted, AdminCompleted})
 """The independent words about a deletion."""
-_TOLD: Final[frozenset[type[Struct]]] = DELETIONS | {ProcessSpawned}
-"""The events by which it is known whose word about a deletion counts."""
-_DECIDING: Final[frozenset[type[Struct]]] = _TOLD | FORFEITING
+_DECIDING: Final[frozenset[type[Struct]]] = DELETIONS | FORFEITING
 """The events that decide to which topic, if any, others belong."""
 _OF_RUN: Final[frozenset[type[Struct]]] = frozenset({*TAKING, FaultInjected, PhaseStarted})
 """The events that are about no topic."""
@@ -267,28 +261,21 @@ class PresentTopics:
     once, for all rules: events of clients count by what clients record, those of nodes by what
     nodes record, so a rule gains nothing by the events that only others read."""
 
-    def __init__(self, rules: Sequence[Rule[Any]], *, again: bool = False) -> None:
+    def __init__(self, rules: Sequence[Rule[Any]], run: Shared, *, again: bool = False) -> None:
         self._again = again
         """Whether a forfeited partition may begin anew."""
         self._renewed = [rule.renewed if isinstance(rule, Renews) else None for rule in rules]
         """How a rule makes the state of a partition of the next topic from that of the last one;
         None: a new one begins."""
         self._topics: dict[str, Generations] = {}
-        self._forfeits = Forfeits()
-        self._roles: dict[str, str] = {}
-        """slot -> the role of its processes."""
-        self._told_by: dict[tuple[str, int], set[str]] = {}
-        """topic, and the offset of a deletion -> the slots of the brokers that told it."""
+        self._forfeits: Forfeits = run[Forfeits]
         self._excused: list[tuple[int, Excused]] = []
 
     def find(self, event: Event) -> tuple[Held, ...]:
         """What is held for the partition of an event, and for all of them if it is a fault; none if
         it is of a former topic, or a word about the topic, or if the partition is forfeited."""
         body: Any = event.body
-        kind = type(body)
-        if kind in RESTORING:
-            self._forfeits.take(body, event.process)
-        elif kind in _DECIDING:
+        if type(body) in _DECIDING:
             found = self._decides(event, body)
             if found is not None:
                 return found
@@ -313,11 +300,13 @@ class PresentTopics:
         if kind is TopicCommitted:
             told = self._of(body.topic).replayed
             told[event.process] = max(body.offset, told.get(event.process, -1))
-        if kind in _TOLD and not self._is_told(event, body):
+            if not self._forfeits.told:
+                return ()
+        elif kind is AdminCompleted and self._forfeits.tellers.is_node(event.process):
             return ()
         # The forfeit comes first: an event that forfeits a partition is not judged for it any more.
         if kind in FORFEITING:
-            for (name, partition), reason in self._forfeits.take(body, event.process):
+            for (name, partition), reason in self._forfeits.found:
                 self._forfeit(self._of(name), partition, event, reason)
             if kind in _OF_RUN:
                 return self._every() if kind is FaultInjected else ()
@@ -332,22 +321,6 @@ class PresentTopics:
             topic = self._of(body.topic)
             topic.recorded = max(topic.recorded, body.offset)
         return None
-
-    def _is_told(self, event: Event, body: Any) -> bool:
-        """Takes note of the roles of slots. Returns whether an event is told by those whose word it
-        is: answers by clients, and the record of a deletion not by one broker alone."""
-        if type(body) is ProcessSpawned:
-            self._roles[body.slot] = body.role
-            return True
-        slot = slot_of(event.process)
-        role = self._roles.get(slot, "")
-        if type(body) is AdminCompleted:
-            return role not in (Role.BROKER, Role.CONTROLLER)
-        if not body.deleted or role != Role.BROKER or Role.CONTROLLER not in self._roles.values():
-            return True
-        tellers = self._told_by.setdefault((body.topic, body.offset), set())
-        tellers.add(slot)
-        return len(tellers) > 1
 
     def _every(self) -> tuple[Held, ...]:
         """What is held for all partitions: a fault may concern each of them."""
@@ -423,15 +396,15 @@ class PresentTopics:
 def of_replicas(rule: Rule[S]) -> Rule[S]:
     """A rule about what replicas record of one partition, which judges as if no topic were ever
     deleted: its states begin anew with the next topic of the name."""
-    return rule.kept(PresentTopics, OF_REPLICAS | FORFEITING)
+    return rule.kept(PresentTopics, OF_REPLICAS | FORFEITING, (Forfeits,))
 
 
-def topics_of_clients(rules: Sequence[Rule[Any]]) -> PresentTopics:
+def topics_of_clients(rules: Sequence[Rule[Any]], run: Shared) -> PresentTopics:
     """What keeps the states of rules about what clients record."""
-    return PresentTopics(rules, again=True)
+    return PresentTopics(rules, run, again=True)
 
 
 def of_clients(rule: Rule[S]) -> Rule[S]:
     """The same for a rule about what clients record. A partition whose messages were lost with the
     disks begins anew, too."""
-    return rule.kept(topics_of_clients, OF_CLIENTS | FORFEITING)
+    return rule.kept(topics_of_clients, OF_CLIENTS | FORFEITING, (Forfeits,))

@@ -20,11 +20,13 @@ from fencepost import (
     Exercised,
     Finding,
     Findings,
+    Key,
     PhaseStarted,
     ProcessExited,
     Reason,
     Rule,
     RunEnd,
+    Shared,
     Undecided,
     began_ns,
     judged,
@@ -47,7 +49,7 @@ from fencepost_kafka import (
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
-from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
+from fencepost_kafka.judging.forfeits import Forfeits
 from fencepost_suites.availability.calm import Fit
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
@@ -109,10 +111,10 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Consumers:
+    forfeits: Forfeits
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
-    forfeits: Forfeits = field(default_factory=Forfeits)
     read: dict[TopicPartition, _Partition] = field(default_factory=dict)
     suspects: list[_Stuck] = field(default_factory=list)
     over: bool = False
@@ -149,7 +151,10 @@ class ReadableAgain(Rule[_Consumers]):
     leader."""
 
     clause = "AVAIL-readable"
-    state = _Consumers
+    folds = (Forfeits,)
+
+    def start(self, key: Key, shared: Shared) -> _Consumers:
+        return _Consumers(shared[Forfeits])
 
     @on(
         *SURROUNDINGS,
@@ -163,8 +168,6 @@ class ReadableAgain(Rule[_Consumers]):
     )
     def _around(self, state: _Consumers, event: Event, body: Struct) -> Findings:
         """A consumer ends, or what surrounds the consumers changed."""
-        if type(body) in FORFEITING:
-            state.forfeits.take(body)
         if isinstance(body, TopicCommitted | TopicMarked):
             if isinstance(body, TopicMarked) or state.partitions.forget(body):
                 state.read = {p: one for p, one in state.read.items() if p[0] != body.topic}
@@ -189,7 +192,6 @@ class ReadableAgain(Rule[_Consumers]):
     def _committed(self, state: _Consumers, event: Event, body: PartitionCommitted) -> Findings:
         # Most records come again and again: each node that replays the log reports them.
         if state.partitions.take(body)[0]:
-            state.forfeits.take(body)
             place = (body.topic, body.partition)
             state.look(state.of(place, event.at_ns), place, event.at_ns)
         return NOTHING
@@ -209,7 +211,6 @@ class ReadableAgain(Rule[_Consumers]):
 
     @on(ProduceInvoked)
     def _invoked(self, state: _Consumers, event: Event, body: ProduceInvoked) -> Findings:
-        state.forfeits.take(body)
         if body.acks == -1:
             one = state.of((body.topic, body.partition), event.at_ns)
             one.invoked[body.operation] = event.at_ns
@@ -217,7 +218,6 @@ class ReadableAgain(Rule[_Consumers]):
 
     @on(ProduceCompleted)
     def _acknowledged(self, state: _Consumers, event: Event, body: ProduceCompleted) -> Findings:
-        state.forfeits.take(body)
         one = state.of((body.topic, body.partition), event.at_ns)
         invoked_ns = one.invoked.pop(body.operation, None)
         if body.acks != -1 or body.outcome != "ok":

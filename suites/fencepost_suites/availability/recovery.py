@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import final
 
@@ -23,6 +23,7 @@ from fencepost import (
     Facts,
     FaultHealed,
     Findings,
+    Key,
     PhaseStarted,
     ProcessExited,
     ProcessSpawned,
@@ -30,6 +31,7 @@ from fencepost import (
     Rule,
     RunEnd,
     Scope,
+    Shared,
     Violated,
     began_ns,
     is_second,
@@ -54,7 +56,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Brokers, Partitions, TopicPartition
-from fencepost_kafka.judging.forfeits import FORFEITING, RESTORING, Forfeits
+from fencepost_kafka.judging.forfeits import Forfeits
 from fencepost_kafka.view import REMOVE_BROKER
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Surroundings
 
@@ -75,11 +77,15 @@ class _Lack(Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Healing:
+    forfeits: Forfeits
+    lost: Mapping[TopicPartition, Reason] = field(default_factory=dict)
+    """The partitions that only an unclean election could give a leader, if they have none: each
+    disk that may have had all of it was lost. No promise asks for that. Once a member has all of it
+    again, the leader is awaited again."""
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     brokers: Brokers = field(default_factory=Brokers)
     partitions: Partitions = field(default_factory=Partitions)
-    forfeits: Forfeits = field(default_factory=Forfeits)
     cleared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """The partitions whose last eligible leaders a record took while the ISR was empty -> its
     offset, and its event."""
@@ -164,7 +170,7 @@ class _Healing:
         still."""
         for place, one in self.partitions.newest.items():
             if self._lost(place, one):
-                return self.forfeits.gone[place]
+                return self.lost[place]
         gone = self.gone()
         for place, one in self.partitions.newest.items():
             lost = sorted(gone.intersection(one.replicas)) if one.topic not in self.marked else ()
@@ -215,11 +221,8 @@ class _Healing:
                 yield _Lack(words, (), _places(one), "short", partition_of(one), outside=brokers)
 
     def _lost(self, place: TopicPartition, one: PartitionCommitted) -> bool:
-        """Whether a partition has no leader, and each disk that may have had all of it was lost:
-        only an unclean election could give it one, and no promise asks for that. Once a member has
-        all of it again, its leader is awaited again."""
-        lost = place in self.forfeits.gone and place not in self.forfeits.again
-        return lost and not self.around.slots(one.leader)
+        """Whether a partition has no leader, and is lost."""
+        return place in self.lost and not self.around.slots(one.leader)
 
     def all_lacking(self, gone: Set[int]) -> Facts:
         """The live brokers that are fenced, the partitions without a live leader, those whose ISR
@@ -273,11 +276,13 @@ class RecoversInTime(Rule[_Healing]):
     cluster has not recovered, that breaks the promise as well."""
 
     clause = "AVAIL-recovered"
-    state = _Healing
+    folds = (Forfeits,)
+
+    def start(self, key: Key, shared: Shared) -> _Healing:
+        return _Healing(shared[Forfeits])
 
     @on(
         *SURROUNDINGS,
-        *(FORFEITING - RESTORING),
         BoundsStated,
         BrokerCommitted,
         BrokerDeclared,
@@ -295,8 +300,8 @@ class RecoversInTime(Rule[_Healing]):
         since_ns = began_ns(event)
         # What is late by now stays so, whatever this event changes.
         self._late(state, min(since_ns, event.at_ns))
-        if type(body) in FORFEITING and state.forfeits.take(body, event.process):
-            state.is_whole = None
+        if state.lost is not state.forfeits.lost:
+            state.lost, state.is_whole = state.forfeits.lost, None
         match body:
             case BoundsStated():
                 state.bounds = body
@@ -327,13 +332,6 @@ class RecoversInTime(Rule[_Healing]):
                 self._changed(state, event)
                 state.is_whole = None
         return self._whole(state, event)
-
-    @on(*RESTORING)
-    def _caught_up(self, state: _Healing, event: Event, body: Struct) -> Findings:
-        if not state.over:
-            state.forfeits.take(body, event.process)
-            state.is_whole = None if state.forfeits.gone else state.is_whole
-        return NOTHING
 
     @staticmethod
     def _changed(state: _Healing, event: Event) -> None:

@@ -23,11 +23,13 @@ from fencepost import (
     Facts,
     Finding,
     Findings,
+    Key,
     PhaseStarted,
     ProcessExited,
     Reason,
     Rule,
     RunEnd,
+    Shared,
     Violated,
     began_ns,
     judged,
@@ -52,7 +54,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
-from fencepost_kafka.judging.forfeits import FORFEITING, Forfeits
+from fencepost_kafka.judging.forfeits import Forfeits
 from fencepost_suites.availability.calm import Fit
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
@@ -162,10 +164,10 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Writing:
+    forfeits: Forfeits
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
-    forfeits: Forfeits = field(default_factory=Forfeits)
     wanted: dict[TopicPartition, Wanted] = field(default_factory=dict)
     suspects: list[Deadline] = field(default_factory=list)
     over: bool = False
@@ -185,7 +187,10 @@ class WritableAgain(Rule[_Writing]):
     invoked after the death of the leader."""
 
     clause = "AVAIL-writable"
-    state = _Writing
+    folds = (Forfeits,)
+
+    def start(self, key: Key, shared: Shared) -> _Writing:
+        return _Writing(shared[Forfeits])
 
     @on(
         *SURROUNDINGS,
@@ -202,8 +207,6 @@ class WritableAgain(Rule[_Writing]):
         # The harness ends the processes: nothing that fails from here on is the cluster's.
         if state.over:
             return NOTHING
-        if type(body) in FORFEITING:
-            state.forfeits.take(body)
         if isinstance(body, TopicCommitted | TopicMarked):
             self._gone(state, body)
         elif isinstance(body, BoundsStated):
@@ -227,7 +230,6 @@ class WritableAgain(Rule[_Writing]):
     def _committed(self, state: _Writing, event: Event, body: PartitionCommitted) -> Findings:
         # Most records come again and again: each node that replays the log reports them.
         if not state.over and state.partitions.take(body)[0]:
-            state.forfeits.take(body)
             self._look(state, event.at_ns, ((body.topic, body.partition),))
         return NOTHING
 
@@ -245,7 +247,6 @@ class WritableAgain(Rule[_Writing]):
             if wanted is not None:
                 wanted.unread[body.operation] = event.at_ns
             return NOTHING
-        state.forfeits.take(body)
         if wanted is None:
             wanted = state.wanted[place] = Wanted()
             WritableAgain._look(state, event.at_ns, (place,))
@@ -258,7 +259,6 @@ class WritableAgain(Rule[_Writing]):
     def _completed(self, state: _Writing, event: Event, body: ProduceCompleted) -> Findings:
         if state.over or body.acks != -1:
             return NOTHING
-        state.forfeits.take(body)
         place = (body.topic, body.partition)
         wanted = state.wanted.get(place)
         if wanted is None or body.operation not in wanted.open:

@@ -85,7 +85,7 @@ class Counts(Rule[Words]):
 class Quiet:
     """Keeps what is held for a subject until its last word, `bye`; then all begins anew."""
 
-    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+    def __init__(self, rules: Sequence[Rule[Any]], run: Shared) -> None:
         self._rules = len(rules)
         self._held: dict[str, Held] = {}
         self._quiet: set[str] = set()
@@ -203,6 +203,48 @@ def test_a_keeper_finds_the_states_of_all_rules_that_name_it() -> None:
     h = history("one", "bye", "two", "b:three", "b:bye")
     rules = (since_bye("X-1"), since_bye("X-2"))
     assert messages(h, *rules) == {"X-1": ["two"], "X-2": ["two"]}
+
+
+class WholeRun(Rule[Words]):
+    """The words of the whole run."""
+
+    clause = "X-2"
+    folds = (Words,)
+
+    def start(self, key: Key, shared: Shared) -> Words:
+        words: Words = shared[Words]
+        return words
+
+    def end(self, state: Words, end: RunEnd) -> Findings:
+        return (Violated(AT, Evidence.SELF, " ".join(state.said)),)
+
+
+class Loud(Quiet):
+    """The same for the one subject that spoke first, whatever a fold of the run has taken."""
+
+    def __init__(self, rules: Sequence[Rule[Any]], run: Shared) -> None:
+        super().__init__(rules, run)
+        self._words: Words = run[Words]
+
+    def find(self, event: Event) -> tuple[Held, ...]:
+        return super().find(event) if len(self._words.said) == 1 else ()
+
+
+def test_a_keeper_asks_what_is_folded_about_the_whole_run() -> None:
+    """It has taken the event before the keeper sees it, and it is the object of the rules about
+    the whole run. Its kinds are read by the rules that are kept."""
+    kept = Counts("X-1").kept(Loud, frozenset(), (Words,))
+    assert kept.kinds == {Said, Sung}
+    h = history("one", "two", "b:three")
+    assert messages(h, kept) == {"X-1": ["one"]}
+    assert messages(h, kept, WholeRun()) == {"X-1": ["one"], "X-2": ["one two three"]}
+
+
+def test_a_fold_of_the_run_that_raises_stops_the_rules_whose_keeper_asks_it() -> None:
+    kept = Counts("X-1").kept(Loud, frozenset(), (Words,))
+    h = history("one", "fold", "peer")
+    verdicts = judge(h.events(), (kept, WholeRun()), CLAUSES, h.end(True), "quorum").verdicts
+    assert {one.verdict for one in verdicts.values()} == {Outcome.UNKNOWN}
 
 
 def test_a_keeper_excuses_what_it_stopped_to_judge() -> None:

@@ -75,8 +75,9 @@ def forfeited(h: HistoryBuilder) -> list[Facts]:
     forfeits = Forfeits()
     found = []
     for event in h.events():
-        if type(event.body) in FORFEITING:
-            for place, reason in forfeits.take(event.body, event.process):
+        if type(event.body) in Forfeits.kinds:
+            forfeits.take(event, event.body)
+            for place, reason in forfeits.found if type(event.body) in FORFEITING else ():
                 assert place == ("orders", 0)
                 assert reason.facts["partition"] == partition_at(*place)
                 found.append(reason.facts)
@@ -268,8 +269,8 @@ def gone_after(h: HistoryBuilder) -> Collection[tuple[str, int]]:
     """The partitions that are forfeited at the end."""
     forfeits = Forfeits()
     for event in h.events():
-        if type(event.body) in FORFEITING:
-            forfeits.take(event.body)
+        if type(event.body) in Forfeits.kinds:
+            forfeits.take(event, event.body)
     return forfeits.gone
 
 
@@ -277,6 +278,15 @@ def test_the_partitions_of_a_deleted_topic_are_forfeited_no_more() -> None:
     h = strikes(begun(3), "wipe_disk", "broker-3")
     assert [*gone_after(h)] == [("orders", 0)]
     deleted(h, 11)
+    assert not gone_after(h)
+
+
+def test_the_word_of_one_broker_alone_ends_no_forfeit() -> None:
+    h = strikes(over("controller", 3), "wipe_disk", "broker-3")
+    body = TopicCommitted(offset=11, topic="orders", topic_id="a", deleted=True)
+    h.add("broker-3#1", body)
+    assert [*gone_after(h)] == [("orders", 0)]
+    h.add("broker-1#1", body)
     assert not gone_after(h)
 
 
