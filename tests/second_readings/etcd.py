@@ -117,6 +117,19 @@ def linearizable(history: History) -> Iterator[Word]:
         asked = [one.at_ns for one in history.of(RegisterInvoked) if one.body.value == body.value]
         if body.value and body.mod_revision and asked and min(asked) > at.at_ns:
             yield violated(body.key, body.operation, "before it was asked")
+    # A write that failed was never there, whoever reads its value: its own answer, too.
+    failed = {
+        at.body.operation
+        for at in history.of(RegisterCompleted)
+        if at.body.action != "get" and at.body.outcome == "failed"
+    }
+    for at in history.of(RegisterCompleted):
+        body = at.body
+        read = body.outcome == ("ok" if body.action == "get" else "failed")
+        if read and body.mod_revision > 0 <= body.revision and body.value in failed:
+            yield violated(body.key, body.operation, "of a write that failed")
+        if read and 0 <= body.revision < body.mod_revision:
+            yield violated(body.key, body.operation, "behind its store")
     at_one: dict[tuple[str, int], set[str]] = {}
     for at in history.of(RegisterCompleted):
         at_one.setdefault((at.body.key, at.body.mod_revision), set()).add(at.body.value)
@@ -142,8 +155,6 @@ def linearizable(history: History) -> Iterator[Word]:
             damaged = damaged or bool(done.error)
             if done.action != "get" and done.value not in ("", op.sent.body.value):
                 damaged = True  # what a write wrote, its client knows
-            if done.action == "get" and 0 <= done.revision < done.mod_revision:
-                yield violated(key, done.operation)
         told = {op.done.mod_revision for op in ops if op.done is not None}
         found = search(effects)
         # A client swaps what it has read: if nobody has read that, the history lacks it.

@@ -8,8 +8,9 @@ events, too, it is held to these as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
-from fencepost import ProcessExited
+from fencepost import NodeStopped, ProcessExited
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -31,6 +32,7 @@ from fencepost_kafka import (
     MetadataHeartbeatSent,
     PartitionCommitted,
     ReplicaStopped,
+    SessionChanged,
 )
 from second_readings.clients import deleted
 from second_readings.quorum import MS, before
@@ -301,7 +303,10 @@ def adopted(history: History, at: At) -> int:
     )
 
 
-@reading("HB-12", MetadataHeartbeatAnswered, MetadataHeartbeatReceived, BrokerRegistered)
+@reading(
+    *("HB-12", MetadataHeartbeatAnswered, MetadataHeartbeatReceived, BrokerRegistered),
+    *(BrokerDeclared, ControllerBegan),
+)
 def old_incarnations_refused(history: History) -> Iterator[Word]:
     """A heartbeat with an incarnation id lower than the controller's for that broker id is answered
     INVALID_INCARNATION_ID, and changes nothing."""
@@ -311,6 +316,20 @@ def old_incarnations_refused(history: History) -> Iterator[Word]:
             yield violated(at.process, body.broker_id, body.incarnation_id)
         elif body.incarnation_id < body.known and body.error != "INVALID_INCARNATION_ID":
             yield undecided(at.process, body.broker_id, body.error)  # it may be malformed, too
+        # The newest that it has declared in this term, whatever it says that it knew.
+        declared = next(
+            (
+                one.body
+                for one in before(history, at, BrokerDeclared)
+                if one.body.broker_id == body.broker_id
+                and one.body.controller_epoch == body.controller_epoch
+            ),
+            None,
+        )
+        newest = -1 if declared is None else declared.incarnation_id
+        if body.error == "NONE" and body.incarnation_id < newest and declared is not None:
+            gone = declared.new == "Absent"
+            yield (undecided if gone else violated)(at.process, body.broker_id, "declared")
     for at in history.of(MetadataHeartbeatReceived):
         newer = any(
             one.body.broker_epoch > at.body.incarnation_id
@@ -321,15 +340,50 @@ def old_incarnations_refused(history: History) -> Iterator[Word]:
             yield undecided(at.process, at.body.broker_id)  # when its controller found the other
 
 
-@reading("HB-13", MetadataHeartbeatAnswered)
+@reading(
+    *("HB-13", MetadataHeartbeatAnswered, BrokerDeclared, ControllerBegan, ControllerEnded),
+    *(SessionChanged, ProcessExited, NodeStopped),
+)
 def new_incarnations_adopted(history: History) -> Iterator[Word]:
-    """A heartbeat with a higher incarnation id is valid; the controller adopts that id."""
+    """A heartbeat with a higher incarnation id is valid; the controller adopts that id, and it
+    counts as a bounce: the former process is declared absent, or the new one is met."""
     for at in answers(history):
         body = at.body
         if body.error == "INVALID_INCARNATION_ID" and body.incarnation_id > body.known >= 0:
             yield violated(at.process, body.broker_id, body.incarnation_id)
         elif 0 <= body.known < adopted(history, at):
             yield undecided(at.process, body.broker_id, "adopted")  # its znode may be gone
+    for at in history.of(MetadataHeartbeatAnswered, BrokerDeclared):
+        body = at.body
+        if isinstance(body, MetadataHeartbeatAnswered) and not (
+            body.active and body.error == "NONE"
+        ):
+            continue
+        own = [one for one in before(history, at, BrokerDeclared, ControllerBegan)]
+        own = [*takewhile(lambda one: isinstance(one.body, BrokerDeclared), own)]
+        own = [one for one in own if one.body.broker_id == body.broker_id]
+        if not own or not 0 <= own[0].body.incarnation_id < body.incarnation_id:
+            continue
+        if isinstance(body, BrokerDeclared) and "Absent" in (own[0].body.new, body.new):
+            continue  # the bounce itself
+        later = [
+            one
+            for one in history.of(BrokerDeclared)
+            if one.place > at.place and one.process == at.process
+        ]
+        met = any(one.body.broker_id == body.broker_id for one in later)
+        ends = any(
+            one.place > at.place and getattr(one.body, "ended", one.process) == at.process
+            for one in history.of(
+                *(ControllerBegan, ControllerEnded, SessionChanged, ProcessExited, NodeStopped)
+            )
+        )
+        stood = history.end.stalled_ns(at.at_ns, history.end.ended_at_ns, at.process)
+        waited = (
+            history.end.ended_at_ns - at.at_ns - stood > own[0].body.timeout_ms * MS + 1_000 * MS
+        )
+        sure = waited and not met and not ends and not history.faults
+        yield (violated if sure else undecided)(at.process, body.broker_id, "no bounce")
 
 
 @reading(
@@ -576,6 +630,15 @@ def valid_isrs_only(history: History) -> Iterator[Word]:
             }
             if known is not None and not isr <= live:
                 yield undecided(at.process, name, "not live")  # it may have been a member before
+            # By the newest word of its own term, of a broker that is added.
+            newest = {
+                one.body.broker_id: one.body.new
+                for one in reversed([*before(history, at, BrokerDeclared)])
+                if one.place > began
+            }
+            for added in isr - {*known.isr} if known is not None else ():
+                if newest.get(added, "Active") not in STATES.values():
+                    yield (violated if in_term(history, at) else undecided)(at.process, name, added)
 
 
 @reading("HB-21", IsrChangeJudged, PartitionCommitted)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby, pairwise
+from signal import SIGINT, SIGTERM
 
 from msgspec.structs import replace
 
-from fencepost import NodeStarted, ProcessExited, ProcessSpawned
+from fencepost import NodeStarted, ProcessAsked, ProcessExited, ProcessSpawned
 from fencepost.events.names import slot_of
 from fencepost_kafka import (
     BrokerCommitted,
@@ -272,7 +273,7 @@ def kept(history: History) -> Iterator[Word]:
 # ------------------------------------------------------------------------------ leases and states
 
 
-@reading("QC-13", HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired)
+@reading("QC-13", HeartbeatSent, HeartbeatAnswered, LeaseGranted, LeaseExpired, BrokerCommitted)
 def lease_times(history: History) -> Iterator[Word]:
     """An accepted heartbeat is answered with a lease that ends at its start plus the period; the
     controller expires it at receipt plus the period."""
@@ -308,16 +309,30 @@ def lease_times(history: History) -> Iterator[Word]:
         for last in heard[:1]:
             if at.at_ns < last.at_ns + period_ns:
                 # When it heard the broker is its own word, and when the broker sent that is not.
+                # What was sent once it was answered is another heartbeat, or is told late.
                 sent_ns = [
                     one.at_ns
                     for one in history.of(HeartbeatSent)
                     if one.process == last.body.client
                     and one.body.lease_start_ms == last.body.lease_start_ms
+                    and one.at_ns <= last.at_ns
                 ]
                 since_ns = max([last.body.received_at_ns, *sent_ns[:1]])
                 stood = history.end.stalled_ns(since_ns, at.at_ns, at.process) * 10 > period_ns
                 early = since_ns > 0 and at.at_ns < since_ns + period_ns * 9 // 10
                 yield (violated if early and not stood else undecided)("early", body.broker_id)
+    for at in history.of(BrokerCommitted) if history.plane == "quorum" else ():
+        body = at.body
+        accepted = [
+            one
+            for one in history.of(HeartbeatAnswered)
+            if one.body.broker_id == body.broker_id
+            and (one.body.error, one.body.broker_epoch) == ("NONE", body.broker_epoch)
+            and one.place < at.place
+            and at.at_ns < one.at_ns + one.body.lease_period_ms * MS
+        ]
+        if body.fenced and accepted:
+            yield undecided("by record", body.broker_id)  # why it was fenced, and when, is not told
 
 
 @reading("QC-16", BrokerStateChanged, LeaseGranted, HeartbeatAnswered)
@@ -505,7 +520,7 @@ def newer_one_loses(history: History) -> Iterator[Word]:
 @reading(
     "QC-19",
     *(HeartbeatAnswered, HeartbeatRefused, BrokerCommitted, FollowerFetched),
-    *(NodeStarted, ProcessExited),
+    *(NodeStarted, ProcessExited, ChangeAnswered),
 )
 def loser_is_not_heard(history: History) -> Iterator[Word]:
     """From the commit of the newer registration nothing the loser sends is accepted."""
@@ -524,6 +539,30 @@ def loser_is_not_heard(history: History) -> Iterator[Word]:
         sender = body.incarnation if heartbeat else whose.get(epoch, "")
         if own and sender and sender in whose.values() and sender != own[-1].incarnation:
             yield violated(at.process, broker, epoch)
+    for at in history.of(ChangeAnswered):
+        if at.body.api != "AlterIsr" or at.body.error != "NONE":
+            continue
+        for asks in history.of(NodeStarted):
+            own = [one.body for one in before(history, at, BrokerCommitted)]
+            own = sorted(
+                (one for one in own if one.broker_id == asks.body.node_id),
+                key=lambda one: one.offset,
+            )
+            mine = [
+                one.body.offset
+                for one in history.of(BrokerCommitted)
+                if one.body.incarnation == asks.body.incarnation
+            ]
+            if asks.process != at.body.client or asks.body.role != "broker" or not own or not mine:
+                continue
+            newer = [one.offset for one in own if one.incarnation == own[-1].incarnation]
+            if own[-1].incarnation == asks.body.incarnation or min(mine) > min(newer):
+                continue
+            # Whom it answered is its own word, and so is whose request it was.
+            cause = history.events[at.place].cause
+            otherwise = cause is not None and cause.request and cause.process != at.body.client
+            late = 0 <= at.body.offset < min(newer)  # only its answer came later
+            yield (undecided if otherwise or late else violated)(at.process, "AlterIsr")
     records: dict[int, dict[int, str]] = {}
     for at in history.of(BrokerCommitted):
         of_id = records.setdefault(at.body.broker_id, {})
@@ -686,7 +725,8 @@ def recovers_first(history: History) -> Iterator[Word]:
     for at in history.of(HeartbeatSent):
         last = next(before(history, at, RecoveryStarted, RecoveryEnded), None)
         later = any(one.process == at.process for one in history.of(RecoveryStarted, RecoveryEnded))
-        registers = last is None and at.body.broker_epoch < 0 and later
+        # One that has an epoch has registered before.
+        registers = last is None and later
         if registers or (last is not None and isinstance(last.body, RecoveryStarted)):
             yield violated(at.process)
 
@@ -721,7 +761,8 @@ def taken_over_fenced(history: History) -> Iterator[Word]:
 
 
 @reading(
-    *("REG-08", BrokerStateChanged, LeaseGranted, HeartbeatAnswered, BrokerStopping, ProcessExited)
+    *("REG-08", BrokerStateChanged, LeaseGranted, HeartbeatAnswered, BrokerStopping, ProcessExited),
+    *(ProcessAsked, HeartbeatRefused),
 )
 def stops_when_told(history: History) -> Iterator[Word]:
     """A stopping broker keeps running until the active controller's answer tells it to go
@@ -742,6 +783,24 @@ def stops_when_told(history: History) -> Iterator[Word]:
         let_go = let_go and (not taken or taken[-1].body.next_state == "SHUTDOWN")
         if early and at.body.signal == 0 and not let_go:
             yield undecided(at.body.ended)  # its controller may have been killed
+        # That it was asked to end, and that it did, is the harness's word.
+        wanted = [
+            one.at_ns
+            for one in history.of(ProcessAsked)
+            if one.body.asked == at.body.ended and one.place < at.place
+        ]
+        ends = at.body.exit_code == 0 and at.body.signal in (0, SIGINT, SIGTERM)
+        if wanted and ends and taken and not let_go:
+            # One that lost its id has nothing to move, one that starts says so, and one may have
+            # waited for as long as it may.
+            lost = any(one.process == at.body.ended for one in history.of(HeartbeatRefused))
+            waited = at.at_ns - wanted[0] >= 1_000 * MS
+            told = asked or any(
+                one.process == at.body.ended and one.body.new == "SHUTDOWN"
+                for one in history.of(BrokerStateChanged)
+            )
+            sure = not (answers or told or lost or waited)
+            yield (violated if sure else undecided)(at.body.ended, "asked")
 
 
 def lets_go(answer: At, at: At) -> bool:

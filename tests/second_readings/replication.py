@@ -32,7 +32,7 @@ from fencepost_kafka import (
 )
 from second_readings.clients import deleted
 from second_readings.quorum import before, partitions, told_in_order
-from second_readings.reading import At, History, Word, reading, undecided, violated
+from second_readings.reading import NEVER, At, History, Word, reading, undecided, violated
 
 GONE = (AdminCompleted, TopicCommitted, TopicMarked, LeadershipEnded, ReplicaRemoved)
 
@@ -211,7 +211,7 @@ def acknowledged_by_all(history: History) -> Iterator[Word]:
 
 @reading(
     "RP-07",
-    *(FetchServed, HighWatermarkAdvanced, Polled, LeadershipStarted, FollowingStarted),
+    *(FetchServed, HighWatermarkAdvanced, Polled, LeadershipStarted, FollowingStarted, LogAppended),
     *GONE,
 )
 def below_watermark(history: History) -> Iterator[Word]:
@@ -240,6 +240,14 @@ def below_watermark(history: History) -> Iterator[Word]:
             # Apache Kafka's nodes log a high watermark after they have answered by it.
             certain = sure(history, at) and own_events(history)
             yield (violated if certain else undecided)(*name(at), max(at.body.offsets))
+        stored = {
+            one.process: one.body.log_end
+            for one in history.of(LogAppended, FollowingStarted, LeadershipStarted)
+            if name(one) == name(at) and one.place < at.place
+        }
+        read = max(at.body.offsets, default=-1)
+        if not own_events(history) and any(end <= read for end in stored.values()):
+            yield undecided(*name(at), "stored")  # whether it was in the ISR, or told all
 
 
 @reading("RP-27", HighWatermarkAdvanced, LogAppended)
@@ -710,13 +718,15 @@ def never_as_committed(history: History) -> Iterator[Word]:
             for one in before(history, at, LeadershipStarted, LeadershipEnded)
             if name(one) == name(at)
         ]
-        if turns and isinstance(turns[0].body, LeadershipEnded):
-            yield violated(*name(at), at.process)
         marks = [
             one.body.high_watermark
             for one in before(history, at, HighWatermarkAdvanced, LeadershipStarted)
             if name(one) == name(at)
         ]
+        if turns and isinstance(turns[0].body, LeadershipEnded):
+            # What was committed before is not in the queue any more.
+            mark = min(max(marks, default=NEVER), body.high_watermark)
+            yield (undecided if body.log_end <= mark else violated)(*name(at), at.process)
         if marks and max(marks) <= body.base_offset:
             yield undecided(*name(at), at.process)  # whether it had stepped down, and told nothing
 
