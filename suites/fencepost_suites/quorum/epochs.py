@@ -20,6 +20,7 @@ from fencepost import (
     Findings,
     Forfeiture,
     NodeStarted,
+    ProcessSpawned,
     Reason,
     Rule,
     Scope,
@@ -69,6 +70,10 @@ class _Quorum:
     """The votes, elections and committed records of a run."""
 
     ids: dict[str, int] = field(default_factory=dict)
+    """process of a controller -> its id: by the harness, or if that does not tell, by its own
+    word. Two that follow a winner, which names another id as its own, have not followed two."""
+    started_as: dict[str, int] = field(default_factory=dict)
+    """process of a controller -> the id with which the harness started it."""
     leaders: dict[int, _Won] = field(default_factory=dict)
     """epoch -> its first winner."""
     newest: int = -1
@@ -178,6 +183,7 @@ class OneControllerAnEpoch(Rule[_Quorum]):
 
     @on(
         NodeStarted,
+        ProcessSpawned,
         ElectionStarted,
         VoteAnswered,
         ControllerElected,
@@ -202,8 +208,10 @@ class OneControllerAnEpoch(Rule[_Quorum]):
             case ElectionStarted():
                 mine = state.ids.get(event.process, -1)
                 return self._vote(state, event, body.epoch, mine)
+            case ProcessSpawned(role="controller"):
+                state.started_as[body.started] = body.node_id
             case NodeStarted(role="controller"):
-                state.ids[event.process] = body.node_id
+                state.ids[event.process] = state.started_as.get(event.process, body.node_id)
             case FaultInjected(receipt=True) as body if body.acts(*HARMS_FLUSHED):
                 state.harm(body)
         return NOTHING
