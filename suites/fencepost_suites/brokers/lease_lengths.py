@@ -67,6 +67,9 @@ class _Lengths:
     """Whether a controller found the lease ended or refused to renew it, or the broker asked to
     stop, since a record unfenced it: then another record may fence it. No later answer undoes that,
     since a deposed controller may still give answers."""
+    by_one: dict[int, tuple[str, Deadline]] = field(default_factory=dict)
+    """offset -> a record that fenced it too early, by the word of this process alone. When a record
+    was there, one node may say wrongly, unless it is the accused itself."""
     by_record: list[Deadline] = field(default_factory=list)
     """Records that fenced it too early, unless a heartbeat of before is refused after."""
     suspects: list[Deadline] = field(default_factory=list)
@@ -113,12 +116,14 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         sent_ns = 0 if asked is None or asked.request is None else asked.request.at_ns
         came_ns = max(sent_ns, body.received_at_ns)
         state.by_record = [one for one in state.by_record if came_ns > one.to_ns]
+        state.by_one = {at: one for at, one in state.by_one.items() if came_ns > one[1].to_ns}
 
     @staticmethod
     def _committed(state: _Lengths, event: Event, body: BrokerCommitted) -> Findings:
         """A record may fence the broker though no controller says that its lease has ended."""
         was, ends = state.record, state.ends
         if was is not None and body.offset <= was.offset:
+            LeaseFromBrokersStart._told_again(state, event, body.offset)
             return NOTHING
         state.record, state.ends = body, ends and body.fenced
         # A record of another process, or of a registration, ends no lease.
@@ -146,8 +151,21 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
             bound_ns=period_ns,
         )
         late = Deadline(broken, (last.by,), last.since_ns, event.at_ns, period_ns, omission=False)
-        state.by_record.append(late)
+        if event.process == last.by:
+            state.by_record.append(late)
+        else:
+            state.by_one[body.offset] = event.process, late
         return NOTHING
+
+    @staticmethod
+    def _told_again(state: _Lengths, event: Event, offset: int) -> None:
+        """Another node tells a record that fenced the broker, before it could, too."""
+        process, late = state.by_one.get(offset, (event.process, None))
+        if late is None or event.process == process:
+            return
+        del state.by_one[offset]
+        if event.at_ns - late.from_ns < late.bound_ns * 9 // 10:
+            state.by_record.append(late)
 
     @staticmethod
     def _expired(state: _Lengths, event: Event, body: LeaseExpired) -> Findings:
@@ -256,4 +274,8 @@ class LeaseFromBrokersStart(Rule[_Lengths]):
         return (broken,)
 
     def end(self, state: _Lengths, end: RunEnd) -> Findings:
-        return judged([*state.suspects, *state.by_record], end)
+        alone = Reason("only one node tells when the record was there")
+        return [
+            *judged([*state.suspects, *state.by_record], end),
+            *(Undecided.of(one.violated, alone, "; but ") for _, one in state.by_one.values()),
+        ]
