@@ -519,6 +519,9 @@ class LoserOfIdCountsForNothing(Rule[_Claimed]):
             newest = state.order[broker][state.known[node][broker]]
             if 0 <= body.offset < newest:
                 return NOTHING  # the change came first; only its answer came later
+            asked = event.cause
+            if asked is not None and asked.request and asked.process != body.client:
+                return NOTHING  # it names two that asked, and only one of them has lost the id
         broken = violated(
             event.ref,
             Evidence.SELF,
