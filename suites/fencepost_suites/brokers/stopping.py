@@ -22,6 +22,7 @@ from fencepost import (
     ProcessExited,
     Rule,
     RunEnd,
+    Violated,
     judged,
     on,
     process_scope,
@@ -68,6 +69,11 @@ class _Stopping:
     allowed: set[str] = field(default_factory=set)
     """The processes that a controller let end. One that tells of its leases must have taken that
     answer, too."""
+    let_go: set[str] = field(default_factory=set)
+    """The processes that a controller let end, by its own word."""
+    unproven: dict[str, Violated] = field(default_factory=dict)
+    """Of these, those that the harness saw end before they told that they had taken the answer.
+    What a process tells once it has ended, it did before."""
     lost: set[str] = field(default_factory=set)
     """Processes that lost their id to another process: none of their leaderships is left to
     move."""
@@ -98,6 +104,7 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
                 state.partitions.forget(body)
             case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
                 state.exchanges.answered(event, body)
+                state.let_go.add(body.client)
                 if body.client not in state.brokers:
                     state.allowed.add(body.client)
             case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
@@ -107,6 +114,7 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
                 state.lost.discard(event.process)
                 if body.next_state == "SHUTDOWN" and state.exchanges.granted(event, body).answers:
                     state.allowed.add(event.process)
+                    state.unproven.pop(event.process, None)
         return NOTHING
 
     @on(ProcessAsked, BrokerStopping, BrokerStateChanged, ProcessExited)
@@ -150,7 +158,13 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
             broker=broker_of(wish.broker),
             places=tuple(partition_at(*one) for one in still),
         )
+        if event.process != process and process in state.let_go:
+            state.unproven[process] = broken
+            return NOTHING
         return (broken,)
+
+    def end(self, state: _Stopping, end: RunEnd) -> Findings:
+        return [*state.unproven.values()]
 
 
 @dataclass(slots=True)
