@@ -280,6 +280,16 @@ def test_a_waiting_write_below_the_high_watermark_may_be_acknowledged_on_steppin
     assert verdict(h, "RP-31").verdict is Outcome.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(("marked", "violated"), [(0, 1), (1, 0)])
+def test_a_write_of_which_its_leader_told_nothing_is_held_to_what_its_answer_says(
+    marked: int, violated: int
+) -> None:
+    h = HistoryBuilder()
+    step_down(h, B1, 1)
+    answer(h, B1, 1, marked=marked, cause=ASKED)
+    assert verdict(h, "RP-31").violated == violated
+
+
 def test_a_leader_that_follows_has_stepped_down_also_if_it_does_not_say_so() -> None:
     h = HistoryBuilder()
     store(h, B1, 0, cause=ASKED)
