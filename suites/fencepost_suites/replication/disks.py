@@ -68,6 +68,8 @@ class Copy:
     ref: Cause
     end: int = 0
     batches: list[StoredBatch] = field(default_factory=list)
+    read: list[SegmentFound] = field(default_factory=list)
+    """Its segments: one that is read again is there once."""
 
     def hole(self) -> tuple[int, int] | None:
         """The first offsets that are missing between two batches."""
@@ -164,6 +166,9 @@ class Copies:
                 high_watermark=body.high_watermark,
                 ref=event.ref,
             )
+        if body in copy.read:
+            return
+        copy.read.append(body)
         copy.batches += body.batches()
         copy.end = max(copy.end, body.log_end)
 
