@@ -103,6 +103,9 @@ class _Suspect:
     at_ns: int
     epoch: int = -1
     """The leader epoch of that record."""
+    untold: frozenset[int] = frozenset()
+    """Those of them that go on behind what they have told: some of their lines are missing, and
+    when they stored that is not known."""
 
 
 @final
@@ -221,15 +224,18 @@ class Stored:
         self, event: Event, body: LogAppended | FollowingStarted | LeadershipStarted
     ) -> None:
         """A replica names the end of its log."""
-        place = body.topic, body.partition
-        self.ends[place][slot_of(event.process)] = body.log_end
+        place, slot = (body.topic, body.partition), slot_of(event.process)
+        told = self.ends[place].get(slot, -1)
+        self.ends[place][slot] = body.log_end
         # A line that was logged before the suspicious event may be read after it, since each
         # process has a log of its own. So a suspect waits for the end of the run.
         if self.suspects:
-            self._stored(event, place, body.log_end)
+            begins = body.base_offset if isinstance(body, LogAppended) else body.log_end
+            self._stored(event, place, body.log_end, begins if begins > told else -1)
 
-    def _stored(self, event: Event, place: TopicPartition, end: int) -> None:
-        """A replica has stored something, maybe before what looked wrong."""
+    def _stored(self, event: Event, place: TopicPartition, end: int, untold: int) -> None:
+        """A replica has stored something, maybe before what looked wrong. Up to `untold` it had
+        stored something before, and no line of it tells that (-1: all was told)."""
         replica = frozenset({self.ids.get(slot_of(event.process), -1)})
         kept = []
         for one in self.suspects:
@@ -237,8 +243,11 @@ class Stored:
             # excuse.
             had = one.place == place and event.at_ns <= one.at_ns and end >= one.end
             lacking = one.lacking - replica if had else one.lacking
+            # One that goes on from less than it needed had less before, too.
+            more = one.place == place and untold >= one.end
             if lacking:
-                kept.append(replace(one, lacking=lacking))
+                found = one.untold | replica if more else one.untold
+                kept.append(replace(one, lacking=lacking, untold=found))
         self.suspects = kept
 
     def _committed(self, event: Event, body: PartitionCommitted) -> None:
@@ -400,11 +409,16 @@ class Stored:
 
     def _undecided(self, suspect: _Suspect) -> Reason | None:
         """Why what it lacks may have been stored all the same; None if it was not."""
-        silent = sorted(suspect.lacking - self.telling)
+        silent = suspect.lacking - self.telling
+        if silent:
+            template = "brokers {silent} never logged what they stored"
+        else:
+            # One that has told all of its lines is enough.
+            silent = suspect.lacking if suspect.lacking <= suspect.untold else silent
+            template = "some lines of brokers {silent} are missing, which stored more"
         if not silent:
             return None
-        template = "brokers {silent} never logged what they stored"
-        return Reason.of(template, silent=tuple(map(broker_of, silent)))
+        return Reason.of(template, silent=tuple(map(broker_of, sorted(silent))))
 
 
 @final
