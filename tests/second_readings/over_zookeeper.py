@@ -598,7 +598,8 @@ def one_result_each(history: History) -> Iterator[Word]:
             if known is None:
                 continue
             if known.leader != body.broker_id or known.leader_epoch > epoch:
-                sure = not deleted(history, known.topic)
+                # Of a later epoch, the record is not told.
+                sure = not deleted(history, known.topic) and known.leader_epoch >= epoch
                 yield (violated if sure else undecided)(at.process, name)
 
 

@@ -21,6 +21,7 @@ from fencepost import (
     Findings,
     ProcessExited,
     PromiseObserved,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -479,7 +480,7 @@ class OnlyLeaderChangesIsr(Rule[_Results]):
             if one.error == NOT_LEADER and not leads:
                 yield Exercised(event.ref, Evidence.SELF)
             elif one.error == "NONE" and not leads and not state.was_stored(event.process, one):
-                yield violated(
+                broken = violated(
                     event.ref,
                     Evidence.SELF,
                     "{process} accepted an ISR of {partition} from broker {broker} in leader epoch "
@@ -492,6 +493,11 @@ class OnlyLeaderChangesIsr(Rule[_Results]):
                     other_epoch=stored.leader_epoch,
                     isr=tuple(map(broker_of, one.isr)),
                 )
+                # An epoch is made by its record: that of a later one, which both sides know, is
+                # not told.
+                later = one.epoch > stored.leader_epoch
+                untold = Reason("the record of the later epoch is not told")
+                yield Undecided.of(broken, untold, "; but ") if later else broken
 
 
 @final
