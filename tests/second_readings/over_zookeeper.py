@@ -652,14 +652,16 @@ def none_is_stored(history: History) -> Iterator[Word]:
             same = [
                 one
                 for one in history.of(PartitionCommitted)
-                if f"{one.body.topic}-{one.body.partition}" == name
-                and {*one.body.isr} == isr
-                and one.body.leader_epoch >= epoch
+                if f"{one.body.topic}-{one.body.partition}" == name and {*one.body.isr} == isr
             ]
             known = newest_record(history, at, name)
-            if known is None or {*known.isr} != isr:
-                yield undecided(at.process, name, "not told, or another one since")
-            elif not any(one.place < at.place for one in same):
-                yield (undecided if same or not history.end.complete else violated)(
-                    at.process, name
-                )
+            if known is None:
+                yield undecided(at.process, name, "not told")
+            elif {*known.isr} != isr:
+                # Nobody ever tells of that ISR, and the same leadership has another one.
+                led = (known.leader, known.leader_epoch) == (at.body.broker_id, epoch)
+                sure = led and not same and history.end.complete
+                sure = sure and not deleted(history, known.topic)
+                yield (violated if sure else undecided)(at.process, name)
+            elif not any(one.place < at.place and one.body.leader_epoch >= epoch for one in same):
+                yield undecided(at.process, name, "in an earlier epoch")

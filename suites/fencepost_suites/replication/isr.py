@@ -160,8 +160,9 @@ class _Asked:
     """The ISR by the newest record, and who is to join it."""
 
     record: PartitionCommitted | None = None
-    joining: set[int] = field(default_factory=set)
-    """The replicas that a leader has asked to take in, while no record has stored that."""
+    joining: dict[int, int] = field(default_factory=dict)
+    """The replicas that a leader has asked to take in, while no record has stored that, and its
+    leader epoch: a record of an earlier one may be told late, and is not what it asked for."""
 
 
 @final
@@ -181,7 +182,8 @@ class JoinsOnceAsked(Rule[_Asked]):
         # Whom it takes in: those that its own ISR lacks, or the stored one. The answer to a request
         # may be lost: then the leader does not know that a member has left, and asks for it again.
         stored = {*body.old_isr} if state.record is None else {*state.record.isr}
-        state.joining |= {*body.new_isr} - ({*body.old_isr} & stored)
+        joining = {*body.new_isr} - ({*body.old_isr} & stored)
+        state.joining |= dict.fromkeys(joining, body.leader_epoch)
         return NOTHING
 
     @on(PartitionCommitted)
@@ -191,7 +193,9 @@ class JoinsOnceAsked(Rule[_Asked]):
             return NOTHING
         state.record = body
         asked = frozenset(state.joining)
-        state.joining -= {*body.isr}
+        for member in asked & {*body.isr}:
+            if state.joining[member] <= body.leader_epoch:
+                del state.joining[member]
         # Of several changes at once it is not told which one took a member in.
         if known is None or body.skipped or not body.leader == known.leader >= 0:
             return NOTHING
