@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from fencepost import NodeStopped, ProcessExited
+from fencepost import NodeStarted, NodeStopped, ProcessExited, ProcessSpawned
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -31,11 +31,12 @@ from fencepost_kafka import (
     MetadataHeartbeatReceived,
     MetadataHeartbeatSent,
     PartitionCommitted,
+    ProbeCompleted,
     ReplicaStopped,
     SessionChanged,
 )
 from second_readings.clients import deleted
-from second_readings.quorum import MS, before
+from second_readings.quorum import MS, answered_while_fenced, before
 from second_readings.reading import At, History, Word, reading, undecided, violated
 
 OF_GENERATION = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
@@ -462,7 +463,10 @@ def answers_as_controller(history: History) -> Iterator[Word]:
             yield undecided(at.process, body.broker_id, "exited")
 
 
-@reading("HB-07", BrokerStateChanged, FetchServed, LogAppended)
+@reading(
+    *("HB-07", BrokerStateChanged, FetchServed, LogAppended, ProbeCompleted),
+    *(NodeStarted, ProcessSpawned),
+)
 def fenced_accepts_nothing(history: History) -> Iterator[Word]:
     """A fenced broker completes the client requests that it already has and accepts no new ones."""
     for at in history.of(FetchServed, LogAppended):
@@ -474,6 +478,7 @@ def fenced_accepts_nothing(history: History) -> Iterator[Word]:
         was_active = any(one.body.new == "ACTIVE" for one in states[1:])
         new = isinstance(at.body, LogAppended) or at.at_ns - states[0].at_ns >= 1_000 * MS
         yield (violated if new and was_active else undecided)(at.process, type(at.body).__name__)
+    yield from answered_while_fenced(history)
 
 
 @reading(

@@ -641,7 +641,10 @@ def leader_epoch_grows(history: History) -> Iterator[Word]:
                 yield (violated if sure else undecided)(topic, partition, other.offset)
 
 
-@reading("QC-17", BrokerStateChanged, LeaseGranted, *SERVED)
+@reading(
+    *("QC-17", BrokerStateChanged, LeaseGranted, *SERVED),
+    *(ProbeCompleted, NodeStarted, ProcessSpawned),
+)
 def fenced_after_active(history: History) -> Iterator[Word]:
     """A broker fenced after having been active processes no new client request until it is active
     again."""
@@ -661,6 +664,32 @@ def fenced_after_active(history: History) -> Iterator[Word]:
             yield undecided(at.process)  # its clock, or the last grant that it told
         elif grant is not None and was_active and at.at_ns > grant.body.ends_at_ns:
             yield violated(at.process, type(at.body).__name__, "lease")
+    yield from answered_while_fenced(history)
+
+
+def answered_while_fenced(history: History) -> Iterator[Word]:
+    """Where a client got an answer that it had asked for once a broker was fenced, after it had
+    been active. The client names the slot: the newest process there answered it."""
+    for at in history.of(ProbeCompleted):
+        body = at.body
+        if body.outcome != "answered" or body.api not in FOR_CLIENTS:
+            continue
+        there = [
+            getattr(one.body, "started", one.process)
+            for one in history.of(ProcessSpawned, NodeStarted, BrokerStateChanged)
+            if one.place < at.place
+        ]
+        there = [process for process in there if slot_of(process) == body.slot]
+        states = [
+            one
+            for one in history.of(BrokerStateChanged)
+            if there and one.process == there[-1] and one.place < at.place
+        ]
+        if not states or states[-1].body.new == "ACTIVE" or states[-1].at_ns >= body.sent_at_ns:
+            continue
+        was_active = any("ACTIVE" in (one.body.old, one.body.new) for one in states)
+        fenced = states[-1].body.new == "FENCED" and was_active
+        yield (violated if fenced else undecided)(there[-1], body.api)
 
 
 def served(history: History) -> Iterator[At]:

@@ -149,10 +149,13 @@ class FencedBrokerServesNoClient(Rule[_Slot]):
             return (Exercised(event.ref, Evidence.SELF),)
         return NOTHING
 
-    @on(NodeStarted, BrokerStateChanged, LeaseGranted)
+    @on(NodeStarted, ProcessSpawned, BrokerStateChanged, LeaseGranted)
     def _changed(self, state: _Slot, event: Event, body: Struct) -> Findings:
         """The broker's state or its lease changes, or its next process starts: the slot's newest
-        from then on."""
+        from then on. One that tells nothing of itself is known to the harness."""
+        if isinstance(body, ProcessSpawned):
+            state.of(body.started)
+            return NOTHING
         known = state.of(event.process)
         match body:
             case BrokerStateChanged():

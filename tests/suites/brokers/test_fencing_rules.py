@@ -102,6 +102,17 @@ def test_a_probe_answered_after_the_fence_breaks_qc_17(api: str) -> None:
     assert verdict(h, "QC-17").violations[0].evidence is Evidence.CLIENT
 
 
+def test_a_probe_of_the_next_process_breaks_nothing_though_that_tells_nothing_of_itself() -> None:
+    h = HistoryBuilder()
+    active(h)
+    change(h, "ACTIVE", "FENCED")
+    again = BROKER.replace("#1", "#2")
+    spawned = ProcessSpawned(started=again, slot="broker-1", role="broker", node_id=1, pid=2)
+    h.add("harness", spawned)
+    probe(h.after(20), "answered", sent_ms=12, api="Metadata")
+    assert verdict(h, "QC-17").violated == 0
+
+
 def test_a_broker_that_does_not_notice_the_end_of_its_lease_breaks_qc_17() -> None:
     h = HistoryBuilder()
     active(h)
