@@ -49,7 +49,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PYTHON = "3.11"
 INPUTS_LABEL = "fencepost.inputs"
-LOGGING = "log4j2.properties"
+ARCHIVE, LOGGING = "archive.sh", "log4j2.properties"
 _MADE = frozenset({"build", "dist"})
 KNOWN = ("reference", "kafka", "zookeeper", "etcd")
 ON_JAVA = frozenset({"kafka", "zookeeper"})
@@ -257,7 +257,7 @@ def kafka_of(version: str) -> Software:
 
     def stamp() -> str:
         installed(build, os.environ, resource(LOGGING))
-        return f"{version} {AGENT} {(HERE / 'kafka/archive.sh').read_text()} {resource(LOGGING)}"
+        return f"{version} {AGENT} {resource(ARCHIVE)} {resource(LOGGING)}"
 
     def put(context: Path) -> None:
         kafka = installed(build, os.environ, resource(LOGGING))
@@ -265,7 +265,8 @@ def kafka_of(version: str) -> Software:
         for made in kafka.home.glob("*.checkpoint"):  # none in a version without KRaft
             shutil.copy(made, context / "kafka")
         shutil.copy(kafka.agent, context / "kafka" / AGENT_IN_IMAGE)
-        (context / LOGGING).write_text(resource(LOGGING))
+        for name in (ARCHIVE, LOGGING):
+            (context / name).write_text(resource(name))
 
     return Software(stamp, put)
 

@@ -56,7 +56,7 @@ TAKE_ANY_NUMBER = {
     "on",  # the kinds of events that a method handles
     "reading",  # and those that a second reading reads
 }
-PUBLIC = {"fencepost", "fencepost.testing"}
+PUBLIC = {"fencepost", "fencepost.images", "fencepost.testing"}
 PUBLIC_TO_REPORTS = PUBLIC | {"fencepost.columns", "fencepost.reporting"}
 BASES = {
     *("Protocol", "Struct", "StrEnum", "IntEnum", "Enum", "NamedTuple", "TypedDict"),

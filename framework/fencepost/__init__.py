@@ -201,7 +201,7 @@ from fencepost.model.system.topology import (
 )
 from fencepost.model.system.worker_config import WorkerConfig, plain
 from fencepost.model.torn_files import torn, torn_files
-from fencepost.model.versions import named_path
+from fencepost.model.versions import named_image, named_path
 from fencepost.model.view import Fold, Holders, View
 from fencepost.plugins.hookspecs import hookimpl
 from fencepost.workloads.worker import run_worker, stop_requested
@@ -447,6 +447,7 @@ __all__ = [
     "last_words",
     "let_pass_until",
     "majorities_ring",
+    "named_image",
     "named_path",
     "needs",
     "no_such",

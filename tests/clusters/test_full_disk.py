@@ -14,8 +14,8 @@ from fencepost import EnvironmentFailed, Shape
 from fencepost.history.run_folder import RunFolder
 from fencepost.plugins.manager import load
 from fencepost.runs.run import Run, RunSpec
+from fencepost_clusters.apache_kafka.builds import cache
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
-from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_kafka import kafka_shape
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")

@@ -1,10 +1,10 @@
 """Apache Kafka as the framework sees it: the slots and links of the reference cluster, with Kafka's
 own commands.
 
-A version, or a folder with a build of one's own, is named after the system: `apache/kraft@4.1.0`,
-`apache/kraft@~/kafka`; `apache/kraft` is the default version. See `builds`. Each
-node knows the others by the names of their slots, which its own hosts file maps to its own ends of
-the links. Brokers advertise the clients' ends to clients, and their names to each other.
+A version, or a folder or an image with a build of one's own, is named after the system:
+`apache/kraft@4.1.0`, `apache/kraft@~/kafka`; `apache/kraft` is the default version. See `builds`.
+Each node knows the others by the names of their slots, which its own hosts file maps to its own
+ends of the links. Brokers advertise the clients' ends to clients, and their names to each other.
 """
 
 from __future__ import annotations
@@ -319,6 +319,8 @@ class KRaft:
 
     def fetch(self) -> str:
         """See `Fetched`: Kafka."""
+        if self.build.image:
+            return self._own_image()
         return str(distribution.installed(self.build, os.environ, _logging()).home)
 
     def command(self, place: Place, shape: Shape) -> Command:
@@ -354,13 +356,21 @@ class KRaft:
         )
 
     def image(self, slot: Slot) -> str:
-        """The image that `images/kafka/Dockerfile` makes of this version. There is none of a
-        folder, which raises NotApplicable."""
+        """The image that `images/kafka/Dockerfile` makes of this version, or one on the image that
+        was named. There is none of a folder, which raises NotApplicable."""
         if self.build.jars:
             raise NotApplicable(
                 f"{self.name} is a folder, and there is no image of it: its nodes run as processes"
             )
-        return image_of(self.version)
+        return self._own_image() if self.build.image else image_of(self.version)
+
+    def _own_image(self) -> str:
+        """See `image_on`."""
+        # Only here: it imports the package docker, which is an extra.
+        from fencepost_clusters.apache_kafka.images import image_on  # noqa: PLC0415
+
+        resources = {"archive.sh": resource("archive.sh"), "log4j2.properties": _logging()}
+        return image_on(self.build, os.environ, resources)
 
     def log_parser(self, slot: Slot, shape: Shape) -> LogParser:
         """Makes events of a node's standard output."""

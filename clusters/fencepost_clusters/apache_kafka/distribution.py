@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost import EnvironmentFailed, cache_folder
-from fencepost_clusters.apache_kafka.builds import Build
+from fencepost import EnvironmentFailed
+from fencepost_clusters.apache_kafka.builds import Build, cache
 from fencepost_clusters.apache_kafka.metadata.first_snapshot import FILE as FIRST_SNAPSHOT
 from fencepost_clusters.java import (
     Artifact,
@@ -49,7 +49,7 @@ STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=1\] started")
 """What a node logs, with and without KRaft."""
 LOG4J = "2.25.4"
 """Without a binding of SLF4J, Kafka logs nothing. Kafka 3 also uses the classes of Log4j 1."""
-OTHER_LOGGING = (
+_OTHER_LOGGING = (
     *("slf4j-log4j12-*.jar", "log4j-1.2.1*.jar"),
     *("slf4j-reload4j-*.jar", "reload4j-*.jar", "logback-*.jar"),
 )
@@ -58,6 +58,8 @@ ZOOKEEPER_CLIENT = "3.5.9"
 AGENT = "1.0.1"
 """The version of Prometheus's `jmx_prometheus_javaagent`."""
 AGENT_IN_IMAGE = "metrics-agent.jar"
+IN_FOREIGN = Path("/opt/fencepost/kafka")
+"""Where an image that was made on somebody else's has what nodes need: its own jars by links."""
 _AGENT = Artifact("io.prometheus.jmx", "jmx_prometheus_javaagent", AGENT)
 _ZOOKEEPER = (
     "-Dzookeeper.admin.enableServer=false",
@@ -82,8 +84,8 @@ class Distribution:
 
 
 def in_image(build: Build) -> Distribution:
-    """That build of Kafka in its image, with the archive that `images/kafka/archive.sh` made."""
-    home = Path("/opt/kafka")
+    """That build of Kafka in its image, with the archive that `archive.sh` made there."""
+    home = IN_FOREIGN if build.image else Path("/opt/kafka")
     return Distribution(build, home, "java", home / "classes.jsa", home / AGENT_IN_IMAGE)
 
 
@@ -98,8 +100,7 @@ def installed(build: Build, environment: Mapping[str, str], logging: str) -> Dis
     home = home_of(build, environment)
     check_class_path(home)
     archive = home / f"classes-{java_version}.jsa"
-    agent = cache(environment) / f"jmx_prometheus_javaagent-{AGENT}.jar"
-    found = Distribution(build, home, java, archive, agent)
+    found = Distribution(build, home, java, archive, agent_in(environment))
     make_cache(home.parent)
     if not home.exists():
         with alone(_lock(home)):
@@ -110,12 +111,24 @@ def installed(build: Build, environment: Mapping[str, str], logging: str) -> Dis
         with alone(_lock(home)):
             if not archive.exists():
                 _prepare(found, logging)
+    bring_agent(environment)
+    return found
+
+
+def agent_in(environment: Mapping[str, str]) -> Path:
+    """Where the agent that shows metrics is, or would be."""
+    return cache(environment) / f"jmx_prometheus_javaagent-{AGENT}.jar"
+
+
+def bring_agent(environment: Mapping[str, str]) -> Path:
+    """Downloads that agent, unless it is there; raises EnvironmentFailed."""
+    agent = agent_in(environment)
     if not agent.exists():
         with alone(agent.parent / "agent.lock"):
             if not agent.exists():
                 download_one(_AGENT, agent, environment)
     _check("Kafka's agent for metrics", agent.parent, agent)
-    return found
+    return agent
 
 
 def _lock(home: Path) -> Path:
@@ -124,11 +137,6 @@ def _lock(home: Path) -> Path:
 
 def _check(what: str, folder: Path, remove: Path) -> None:
     check_jars(what, folder, known_jars(what, folder, remove), remove)
-
-
-def cache(environment: Mapping[str, str]) -> Path:
-    """The folder that has one folder per build."""
-    return cache_folder(environment) / "kafka"
 
 
 def home_of(build: Build, environment: Mapping[str, str]) -> Path:
@@ -173,27 +181,37 @@ def _bring(build: Build, home: Path, environment: Mapping[str, str]) -> None:
         whole = Path(made) / "whole"
         lib = whole / "lib"
         if build.jars:
-            _copy(build, lib, home.parent, environment)
+            _copy(build, lib, environment)
         else:
             what = f"Kafka {build.version}"
             download(what, artifacts(build), lib, home.parent, environment)
             if not list(lib.glob(f"{_kafka(build)}-*.jar")):
                 raise EnvironmentFailed(f"Maven downloaded no {_kafka(build)} for {what}")
-        for other in OTHER_LOGGING:  # of ZooKeeper's client, or of a release
-            for jar in lib.glob(other):
-                jar.unlink()
+        for jar in other_logging(lib):  # of ZooKeeper's client, or of a release
+            jar.unlink()
         whole.rename(home)
 
 
-def _copy(build: Build, lib: Path, cache: Path, environment: Mapping[str, str]) -> None:
+def other_logging(lib: Path) -> Sequence[Path]:
+    """The jars of a folder that would log beside Log4j 2."""
+    return [jar for other in _OTHER_LOGGING for jar in lib.glob(other)]
+
+
+def bring_logging(build: Build, lib: Path, into: Path, environment: Mapping[str, str]) -> None:
+    """Downloads the library by which Kafka logs, unless it is among the jars of `lib`."""
+    bound = list(lib.glob("log4j-slf4j-impl-2*.jar")) and list(lib.glob("log4j-core-2*.jar"))
+    if not bound:
+        folder = cache(environment)
+        download("Log4j for Kafka", _logging_library(build), into, folder, environment)
+
+
+def _copy(build: Build, lib: Path, environment: Mapping[str, str]) -> None:
     """Copies the jars of a folder, and adds the library by which Kafka logs, unless it has one: a
     build may be made anew in its folder while nodes run."""
     lib.mkdir(parents=True)
     for jar in build.jars:
         shutil.copyfile(jar, lib / jar.name)
-    bound = list(lib.glob("log4j-slf4j-impl-2*.jar")) and list(lib.glob("log4j-core-2*.jar"))
-    if not bound:
-        download("Log4j for Kafka", _logging_library(build), lib, cache, environment)
+    bring_logging(build, lib, lib, environment)
 
 
 def _prepare(kafka: Distribution, logging: str) -> None:
@@ -263,14 +281,22 @@ def first_metadata(build: Build, environment: Mapping[str, str], system: str) ->
     Raises EnvironmentFailed if the build is not in the cache, as on a host whose nodes run in
     containers of an image that was made elsewhere; `system` is the name to install it by.
     """
-    home = home_of(build, environment)
-    made = next((home / name.name for name in FORMATTED if (home / name.name).exists()), None)
+    made = _formatted(home_of(build, environment))
     if made is None:
         raise EnvironmentFailed(
             f"Kafka {build.version}, whose first metadata a new disk needs, is not in "
             f"{cache(environment)}: fencepost setup --system {system} installs it"
         )
     return made.read_bytes()
+
+
+def has_first_metadata(home: Path) -> bool:
+    """Whether the folder of a build has the metadata of a formatted disk."""
+    return _formatted(home) is not None
+
+
+def _formatted(home: Path) -> Path | None:
+    return next((home / one.name for one in FORMATTED if (home / one.name).exists()), None)
 
 
 def _one_node(client_port: int, controller_port: int) -> str:

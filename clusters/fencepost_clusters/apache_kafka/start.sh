@@ -2,6 +2,8 @@
 # Formats the disk, unless that was done, as Kafka's StorageTool does; then becomes the node.
 set -eu
 mkdir -p tmp
+# An image may have them: each JVM takes them for options of its own, the last one over any that is given.
+unset JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS _JAVA_OPTIONS
 if [ ! -e "$DATA/meta.properties" ]; then
   # Up to Kafka 4.3; later releases have its records in the snapshot below.
   if [ -e bootstrap.base64 ]; then

@@ -44,6 +44,7 @@ MODULES = (
         "fencepost.testing.kit",
         "fencepost.reporting",
         "fencepost.columns",
+        "fencepost.images",
     ),
     *("fencepost_kafka", "fencepost_kafka.testing"),
 )

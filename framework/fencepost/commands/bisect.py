@@ -14,6 +14,7 @@ from fencepost.campaigns.bisect import Bisect, Bisected
 from fencepost.commands.options import (
     DEFAULT_OUT,
     Count,
+    Image,
     Json,
     Keep,
     Out,
@@ -28,6 +29,7 @@ from fencepost.judging.folder import judge_folder
 from fencepost.judging.verdicts import Outcome
 from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_INCONCLUSIVE, UsageError
 from fencepost.model.system.shape import shape_of
+from fencepost.model.versions import in_image
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.project import of_project
 from fencepost.runs.run import RunSpec, check_runtime, check_spec
@@ -46,6 +48,7 @@ def bisect(
     times: Annotated[
         int, typer.Option(min=1, help="In how many runs a build must keep them to count as good.")
     ] = 3,
+    image: Image = "",
     runtime: Runtime = "process",
     workload: Workload = "",
     count: Count = None,
@@ -65,7 +68,7 @@ def bisect(
         of_project(
             RunSpec(loaded.system(name), shape, runtime, 1, workload, lossy=True), Path.cwd()
         )
-        for name in system
+        for name in in_image(system, image)
     ]
     for spec in specs:
         check_spec(spec)

@@ -15,6 +15,7 @@ from fencepost.commands.options import (
     DEFAULT_SYSTEM,
     Count,
     Defects,
+    Image,
     Json,
     Out,
     Runtime,
@@ -34,6 +35,7 @@ from fencepost.commands.terminal import (
 from fencepost.model.errors import EXIT_CLEAN, EXIT_VIOLATED, FencepostError, Violation
 from fencepost.model.faults.handles import Limited, why_not
 from fencepost.model.system.shape import shape_of
+from fencepost.model.versions import in_image
 from fencepost.plugins.manager import Plugins
 from fencepost.plugins.reports import ReportRequest
 from fencepost.runs.by_hand.channel import Asked, Channel, meeting_of
@@ -46,6 +48,7 @@ from fencepost.runtimes.process.name_service import FILE, hosts_file
 
 def up(
     system: System = DEFAULT_SYSTEM,
+    image: Image = "",
     runtime: Runtime = "process",
     workload: Annotated[
         str,
@@ -69,6 +72,7 @@ def up(
     A script's background commands ignore Ctrl-C's SIGINT: end those with SIGTERM.
     """
     plugins = load_plugins(system)
+    (system,) = in_image([system], image)
     shape = shape_of(count, setting, defects, security)
     asked = RunSpec(plugins.system(system), shape, runtime, seed, workload)
     spec = of_project(asked, Path.cwd())

@@ -19,6 +19,7 @@ from fencepost.commands.options import (
     Budget,
     Count,
     Defects,
+    Image,
     Jobs,
     Json,
     Keep,
@@ -43,6 +44,7 @@ from fencepost.model.errors import EXIT_CLEAN, EXIT_ENVIRONMENT, EXIT_INCONCLUSI
 from fencepost.model.shares import CONFIDENCE
 from fencepost.model.system.shape import shape_of
 from fencepost.model.text import printable
+from fencepost.model.versions import in_image
 from fencepost.runs.project import of_project
 from fencepost.runs.run import RunSpec, check_runtime, check_spec
 
@@ -55,6 +57,7 @@ def compare(
         list[Path] | None,
         typer.Argument(help="Run folders whose schedules are followed; drawn anew if none."),
     ] = None,
+    image: Image = "",
     runtime: Runtime = "process",
     runs: Annotated[int, typer.Option(min=1, help="How many runs of each system.")] = 5,
     minutes: Annotated[
@@ -82,7 +85,7 @@ def compare(
         of_project(
             RunSpec(loaded.system(name), shape, runtime, seed, workload, lossy=True), Path.cwd()
         )
-        for name in system
+        for name in in_image(system, image)
     ]
     for spec in specs:
         check_spec(spec)

@@ -16,6 +16,13 @@ from fencepost.model.errors import UsageError
 
 System = Annotated[str, typer.Option(help="System under test; `fencepost plugins` lists them.")]
 Runtime = Annotated[str, typer.Option(help="Its runtime: process, simulated or docker.")]
+Image = Annotated[
+    str,
+    typer.Option(
+        metavar="SYSTEM=IMAGE",
+        help="The image in which the nodes of a system run on docker.",
+    ),
+]
 Workload = Annotated[
     str, typer.Option(help="The workload of its clients; by default the system's own.")
 ]

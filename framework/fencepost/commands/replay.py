@@ -13,6 +13,7 @@ from fencepost.commands.options import (
     DEFAULT_OUT,
     Count,
     Defects,
+    Image,
     Json,
     Out,
     Security,
@@ -41,6 +42,7 @@ from fencepost.runs.run import RunResult
 def replay(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     runtime: Annotated[str | None, typer.Option(help="By default the run's own.")] = None,
+    image: Image = "",
     workload: Workload = "",
     count: Count = None,
     setting: Setting = None,
@@ -64,6 +66,7 @@ def replay(
                     plugins,
                     out=out,
                     report=progress(),
+                    image=image,
                     runtime=runtime,
                     workload=workload,
                     shape=shape_of(count, setting, defects, security),

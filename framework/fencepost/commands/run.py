@@ -15,6 +15,7 @@ from fencepost.campaigns.conformance import MatrixRow, expected, rows_of, undeci
 from fencepost.commands.options import (
     Count,
     Defects,
+    Image,
     Json,
     Security,
     SeedOrLast,
@@ -61,6 +62,7 @@ def run(
         str | None,
         typer.Option(help="process, simulated or docker; by default that of pytest's settings."),
     ] = None,
+    image: Image = "",
     workload: Workload = "",
     count: Count = None,
     setting: Setting = None,
@@ -100,6 +102,7 @@ def run(
         tests=tests,
         options=options,
         budget=budget or "",
+        image=image,
     )
     code, collected = testrun.run_tests(wanted, json, load_plugins)
     for why in list(collected.uncollected.values())[:1]:

@@ -18,6 +18,7 @@ from fencepost.commands.options import (
     Budget,
     Count,
     Defects,
+    Image,
     Jobs,
     Json,
     Keep,
@@ -43,6 +44,7 @@ from fencepost.model.errors import UsageError, no_such
 from fencepost.model.faults.random_faults import NamesDraws
 from fencepost.model.system.attachment import ANY
 from fencepost.model.system.shape import shape_of
+from fencepost.model.versions import in_image
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.project import of_project
 from fencepost.runs.random_schedule import chooser_of, offered
@@ -53,6 +55,7 @@ MOST_WEIGHT = 1_000
 
 def soak(
     system: System = DEFAULT_SYSTEM,
+    image: Image = "",
     runtime: Runtime = "process",
     runs: Annotated[int, typer.Option(min=1, help="How many runs.")] = 20,
     minutes: Annotated[
@@ -95,6 +98,7 @@ def soak(
     if attach is not None:
         system, runtime = f"{ANY}@{attach.absolute()}", "attached"
     loaded = load_plugins(system)
+    (system,) = in_image([system], image)
     check_runtime(runtime)
     check_budget(budget, minutes)
     asked = RunSpec(

@@ -1,15 +1,18 @@
-"""What stands behind the `@` in the name of a system: a version, or a path of a build; and which
-version stands in for another."""
+"""What stands behind the `@` in the name of a system: a version, the path of a build, or an image;
+and which version stands in for another."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+from fencepost.model.errors import UsageError
 
 _OWN = re.compile(r"\d+(\.\d+)+[-+.][0-9A-Za-z.+-]*[A-Za-z][0-9A-Za-z.+-]*")
 """A version that is no release: behind its numbers stands a word, as in `4.5.0-SNAPSHOT`."""
+_IMAGE = "docker://"
 _NUMBERS = re.compile(r"\d+(\.\d+)*")
 
 
@@ -20,9 +23,37 @@ def named_path(version: str) -> Path | None:
     A system's name is written into its runs with the whole path, since a replay may be asked for in
     another folder.
     """
-    if "/" not in version and not version.startswith((".", "~")):
+    if named_image(version) or ("/" not in version and not version.startswith((".", "~"))):
         return None
     return Path(os.path.normpath(Path(version).expanduser().absolute()))
+
+
+def named_image(version: str) -> str:
+    """The image that stands in place of a version, as in `docker://me/mine:1.0`; empty: it is
+    none."""
+    return version.removeprefix(_IMAGE) if version.startswith(_IMAGE) else ""
+
+
+def in_image(systems: Sequence[str], given: str) -> Sequence[str]:
+    """The names of systems, of which one runs in an image that `SYSTEM=IMAGE` gives it; without
+    such a text they are as they were.
+
+    Raises UsageError for a text that is no such pair, or whose system is none of them.
+    """
+    if not given:
+        return systems
+    system, _, image = given.partition("=")
+    if not system or not image or any(map(str.isspace, given)):
+        raise UsageError(
+            f"{given!r} names no system and its image: SYSTEM=IMAGE, with names as in "
+            "--system and as the engine knows them"
+        )
+    if system not in systems:
+        raise UsageError(
+            f"the image {image} is of the system {system}, and what runs is {', '.join(systems)}"
+        )
+    named = f"{system.partition('@')[0]}@{_IMAGE}{image}"
+    return [named if one == system else one for one in systems]
 
 
 def nearest(version: str, releases: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from fencepost.model.errors import UsageError, no_such
 from fencepost.model.secrets import REDACTED
 from fencepost.model.system.capabilities import check_shape, layout_of
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, Spare
+from fencepost.model.versions import in_image
 from fencepost.plugins.manager import Plugins
 from fencepost.runs import schedule
 from fencepost.runs.project import of_project
@@ -22,12 +23,13 @@ def read(
     recorded: RunFolder,
     plugins: Plugins,
     *,
+    image: str = "",
     runtime: str | None = None,
     workload: str = "",
     shape: Shape = DEFAULT_SHAPE,
 ) -> tuple[RunSpec, schedule.Schedule]:
     """What to run for a replay, and the schedule of the recorded run. What `shape` leaves open is
-    that of the run.
+    that of the run. `image` is a `SYSTEM=IMAGE` (`in_image`).
 
     Raises UsageError for a folder without a run or a schedule, or one that no system could have
     recorded.
@@ -35,7 +37,7 @@ def read(
     info = recorded.info()
     planned = schedule.read(recorded.schedule)
     shape = shape.over(recorded_shape(info))
-    system = plugins.system(info.system)
+    system = plugins.system(*in_image([info.system], image))
     check_shape(system, shape)
     laid_out = layout_of(system, replace(shape, spares=())).slots
     roles = {role for slot in laid_out for role in (slot.role, *(role for role, _ in slot.also))}
@@ -80,6 +82,7 @@ def replay(
     *,
     out: Path,
     report: Callable[[str], None],
+    image: str = "",
     runtime: str | None = None,
     workload: str = "",
     shape: Shape = DEFAULT_SHAPE,
@@ -90,7 +93,9 @@ def replay(
     Raises UsageError
     for a folder without a run or a schedule; otherwise as `Run.start` does.
     """
-    spec, planned = read(recorded, plugins, runtime=runtime, workload=workload, shape=shape)
+    spec, planned = read(
+        recorded, plugins, image=image, runtime=runtime, workload=workload, shape=shape
+    )
     folder = new_folder(out, f"replay-{recorded.run}"[:80])
     with Run.start(spec, plugins, folder, report) as run:
         run.clients.load(planned.selectors)

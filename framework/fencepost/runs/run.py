@@ -65,6 +65,7 @@ from fencepost.model.system.simulable import Simulable
 from fencepost.model.system.subject import Subject
 from fencepost.model.system.topology import Slot
 from fencepost.model.text import printable
+from fencepost.model.versions import named_image
 from fencepost.model.view import View
 from fencepost.plugins.manager import Plugins
 from fencepost.runs.apps import NOT_SIMULATED, Apps
@@ -108,9 +109,12 @@ class RunSpec:
         return self.workload or self.system.workload
 
     def fetch(self) -> None:
-        """Fetches, or builds, what the nodes run if they run as processes, unless it is there. That
-        takes minutes, so it is done before anything is measured. Raises EnvironmentFailed."""
-        if self.runtime == "process" and isinstance(self.system, Fetched):
+        """Fetches, or builds, what the nodes run if they run as processes, or in an image that was
+        named, unless it is there. That takes minutes, so it is done before anything is measured.
+        Raises EnvironmentFailed."""
+        if isinstance(self.system, Fetched) and (
+            self.runtime == "process" or (self.runtime == "docker" and _only_in_image(self.system))
+        ):
             self.system.fetch()
 
 
@@ -203,10 +207,16 @@ def check_runtime(name: str) -> None:
         connect(os.environ).close()
 
 
+def _only_in_image(system: System) -> bool:
+    """Whether what a system runs was named as an image, and is nowhere else."""
+    return named_image(system.name.partition("@")[2]) != ""
+
+
 def runtimes_of(system: System) -> Sequence[str]:
     """The runtimes on which a system can run."""
+    programs = isinstance(system, Launchable) and not isinstance(system, Attached)
     able = {
-        "process": isinstance(system, Launchable) and not isinstance(system, Attached),
+        "process": programs and not _only_in_image(system),
         "simulated": isinstance(system, Simulable),
         "docker": isinstance(system, Contained),
         "attached": isinstance(system, Attached),

@@ -17,6 +17,7 @@ from fencepost.model.errors import UsageError
 from fencepost.model.secrets import redacted
 from fencepost.model.system.attachment import ANY
 from fencepost.model.system.shape import DEFAULT_SHAPE, Shape, options_of, shape_of
+from fencepost.model.versions import in_image
 
 _HELP = {
     "system": "system under test, such as reference/quorum or apache/kraft@4.1.0",
@@ -38,6 +39,7 @@ _SHAPE = {
 }
 """The options `--fencepost-*` that may be repeated, and are options only. What a test's own
 `fencepost_shape` says is stronger: the test needs it."""
+_IMAGE = "the image in which the nodes of the system run on docker"
 _BUDGET = (
     "the time that the tests may take, such as 20m: none begins that may not end in it, and the "
     "session is undecided if one did not begin"
@@ -84,6 +86,7 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(f"fencepost_{name}", text, default=None)
     for name, (metavar, text) in _SHAPE.items():
         group.addoption(f"--fencepost-{name}", metavar=metavar, help=text, action="append")
+    group.addoption("--fencepost-image", metavar="SYSTEM=IMAGE", help=_IMAGE, default="")
     group.addoption("--fencepost-budget", metavar="TIME", help=_BUDGET)
 
 
@@ -114,12 +117,13 @@ def settings_of(config: pytest.Config) -> Settings:
         chosen |= {"system": f"{ANY}@{config.rootpath / file}", "runtime": "attached"}
     found = Configuration(**chosen)
     try:
+        (system,) = in_image([found.system], config.getoption("fencepost_image"))
         shape = shape_of(*(config.getoption(f"fencepost_{name}") for name in _SHAPE))
     except UsageError as wrong:
         raise pytest.UsageError(str(wrong)) from wrong
     out = config.rootpath / found.out
     return Settings(
-        system=found.system,
+        system=system,
         runtime=found.runtime,
         seed=_seed(seed or "", found.seed, out),
         out=out,

@@ -60,6 +60,8 @@ class Wanted:
     """Further words of pytest's command line."""
     budget: str = ""
     """The time that the tests may take, such as 20m; empty: any."""
+    image: str = ""
+    """`SYSTEM=IMAGE`: the image in which the system's nodes run; empty: none of somebody else's."""
     suite: str = ""
     """The package of the tests that run when no path is given; empty: that of the system."""
 
@@ -279,6 +281,7 @@ def listen(
         "seed": wanted.seed,
         "workload": wanted.workload or None,
         "budget": wanted.budget or None,
+        "image": wanted.image or None,
     }
     arguments = [
         *(wanted.tests or ("--pyargs", wanted.suite or SUITES)),

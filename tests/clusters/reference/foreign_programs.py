@@ -18,8 +18,8 @@ from typing import Any
 from foreign_clients import LIMIT_MS, Described
 
 from fencepost import cache_folder
+from fencepost_clusters.apache_kafka.builds import cache
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
-from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_clusters.java import Artifact, alone, class_path, download_one, find_java
 
 TOOLS = Artifact("org.apache.kafka", "kafka-tools", DEFAULT_VERSION)

@@ -11,8 +11,8 @@ import pytest
 
 from fencepost import Shape
 from fencepost.testing import kit
+from fencepost_clusters.apache_kafka.builds import cache
 from fencepost_clusters.apache_kafka.cluster import DEFAULT_VERSION
-from fencepost_clusters.apache_kafka.distribution import cache
 from fencepost_kafka import kafka_shape
 
 pytestmark = pytest.mark.real

@@ -36,7 +36,7 @@ from kio.schema.fetch.v13.response import FetchResponse
 from kio.serial import entity_reader, entity_writer
 
 from fencepost import ClientStarted, EvidenceMissed, Recorder, WorkerConfig, run_worker
-from fencepost_clusters.apache_kafka.distribution import cache
+from fencepost_clusters.apache_kafka.builds import cache
 from fencepost_clusters.apache_kafka.metadata import schema
 from fencepost_clusters.apache_kafka.metadata.installed import schemas_in
 from fencepost_clusters.apache_kafka.metadata.misplaced import ReplicaMisplaced

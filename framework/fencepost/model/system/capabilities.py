@@ -413,7 +413,8 @@ class Versioned(Protocol):
 
     def at(self, version: str) -> System:
         """The system in another version; raises UsageError for an unknown version. In place of a
-        version may stand the path of somebody's own build (`fencepost.named_path`)."""
+        version may stand the path of somebody's own build (`fencepost.named_path`), or an image
+        (`fencepost.named_image`, `fencepost.images`)."""
         ...
 
 

@@ -165,23 +165,23 @@ class Engine:
 
     def __init__(self, client: docker.APIClient, run: str = "") -> None:
         self._client = client
-        self._labels = {RUN_LABEL: run, OWNER_LABEL: owner()}
+        self._labels = labels(run)
 
     @property
     def version(self) -> str:
         """Such as `20.10.24`."""
-        with _errors_of("tell its version"):
+        with errors_of("tell its version"):
             return str(self._client.version()["Version"])
 
     def has_image(self, image: str) -> bool:
-        with _errors_of(f"show the image {image}"):
+        with errors_of(f"show the image {image}"):
             return bool(self._client.images(image, quiet=True))
 
     def image_label(self, image: str, label: str, remedy: str = "build it by ./dev images") -> str:
         """A label of an image, or nothing; raises EnvironmentFailed, with the remedy, when there is
         no such image."""
         try:
-            with _errors_of(f"show the image {image}"):
+            with errors_of(f"show the image {image}"):
                 shown = self._client.inspect_image(image)
         except EnvironmentFailed as failed:
             if isinstance(failed.__cause__, NotFound):
@@ -208,7 +208,7 @@ class Engine:
         return True
 
     def create_volume(self, name: str) -> None:
-        with _errors_of(f"create the volume {name}"):
+        with errors_of(f"create the volume {name}"):
             self._client.create_volume(name, labels=self._labels)
 
     def create(self, wanted: Container) -> str:
@@ -231,7 +231,7 @@ class Engine:
         if network is not None:
             end = self._client.create_endpoint_config(ipv4_address=network.address)
             place = self._client.create_networking_config({network.name: end})
-        with _errors_of(f"create the container {wanted.name}"):
+        with errors_of(f"create the container {wanted.name}"):
             created = self._client.create_container(
                 wanted.image,
                 list(wanted.argv),
@@ -258,14 +258,14 @@ class Engine:
     ) -> Stream:
         """Follows a container that is not started yet; see `Stream`."""
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
-        with _errors_of("attach to a container"):
+        with errors_of("attach to a container"):
             return Stream(
                 self._client.attach_socket(container, params=wanted), stdout, stderr, ended
             )
 
     def start(self, container: str) -> int:
         """Starts it; returns its process id on the engine's machine."""
-        with _errors_of("start a container"):
+        with errors_of("start a container"):
             self._client.start(container)
             return int(self._client.inspect_container(container)["State"]["Pid"])
 
@@ -283,7 +283,7 @@ class Engine:
 
     def exit_code(self, container: str) -> int:
         """Waits for its end, which must be close, and returns its exit code."""
-        with _errors_of("wait for a container"):
+        with errors_of("wait for a container"):
             return int(self._client.wait(container)["StatusCode"])
 
     def remove(self, left: Leftover) -> None:
@@ -311,7 +311,7 @@ class Engine:
         must be removed."""
         wanted = {"label": [RUN_LABEL, OWNER_LABEL]}
         found: list[Leftover] = []
-        with _errors_of("list what runs left"):
+        with errors_of("list what runs left"):
             for one in self._client.containers(all=True, filters=wanted):
                 name = one["Names"][0].strip("/") if one.get("Names") else one["Id"][:12]
                 kind = "container" if JOINS_LABEL in one["Labels"] else "pod"
@@ -472,6 +472,11 @@ def _started(process: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
+def labels(run: str) -> dict[str, str]:
+    """The labels of what a run creates, by which it is found if this process dies."""
+    return {RUN_LABEL: run, OWNER_LABEL: owner()}
+
+
 def _leftover(kind: str, identity: str, name: str, shown: Mapping[str, Any]) -> Leftover:
     labels = shown.get("Labels") or {}
     return Leftover(kind, identity, name, labels[RUN_LABEL], labels[OWNER_LABEL])
@@ -483,7 +488,7 @@ def _refusal(what: str, refused: APIError) -> EnvironmentFailed:
 
 
 @contextmanager
-def _errors_of(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def errors_of(what: str, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     """Converts the package's errors to Fencepost's, except those named."""
     try:
         yield
