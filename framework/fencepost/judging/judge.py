@@ -77,6 +77,8 @@ class _Rule:
         self.tally = Tally()
         """All findings but the exercises, which are counted beside it until `settled`."""
         self._by_client = self._by_peer = self._by_self = 0
+        self.working = True
+        """Whether it still judges: it has not crashed."""
 
     def exercise(self, evidence: Evidence) -> None:
         """Counts an exercise: most findings are that, and an enumeration's hash takes long."""
@@ -93,10 +95,6 @@ class _Rule:
         self.tally.merge(Tally(exercised={by: count for by, count in counts if count}))
         return self.tally
 
-    @property
-    def working(self) -> bool:
-        return not self.tally.crashed
-
     def reads(self, kind: type[Struct]) -> bool:
         """Whether it still judges, and reads events of this kind."""
         return self.working and kind in self.rule.kinds
@@ -109,8 +107,9 @@ class _Rule:
     def crash(self, error: Exception, where: str) -> None:
         """Stops the rule; only its first error is reported."""
         # One error of a rule is enough: it will often fail at each event of the same kind.
-        if self.tally.crashed:
+        if not self.working:
             return
+        self.working = False
         name = type(self.rule).__name__
         said = f"the rule {name} failed {where}: {type(error).__name__}: {error}"
         # The line that raised it, so that its author finds it; without a path, which is another one
@@ -157,6 +156,8 @@ class _ByKeys:
         if len(keys) == 1:
             # One key, as for most events: the tuple that is kept is returned as it is.
             return self._held.get(keys[0]) or self._new(keys[0])
+        if not keys:
+            return ()  # as for what followers store, where only leaders are judged
         return tuple(held for key in keys for held in self._held.get(key) or self._new(key))
 
     def _new(self, key: Key) -> tuple[Held, ...]:
@@ -316,29 +317,29 @@ class Judge:
 
     def take(self, events: Iterable[Event]) -> None:
         """Judges these events too. An exception of a rule stops that rule, never the judge."""
-        dispatch = self._dispatch
-        position = self._position
-        owed = self._unprinted.watched
+        dispatch, position = self._dispatch, self._position
+        by_harness, watched, owed = self._by_harness, self._watched, self._unprinted.watched
         coming = iter(events)
         # Local names: this loop runs once for each event, and its body once for each rule of the
         # event.
         for event in coming if self._forfeited is None else ():
             body = event.body
+            kind = type(body)
             # 0. What only the harness can know counts from the harness: a node that said that it
             # had been struck excused itself.
-            if type(body) in self._by_harness and event.process != HARNESS:
+            if kind in by_harness and event.process != HARNESS:
                 position += 1
                 continue
             # 1. Is anything promised still? If not, this event is judged by no rule.
-            if type(body) in self._watched and self._forfeits(event):
+            if kind in watched and self._forfeits(event):
                 break
             # 2. What nodes owe. The set shrinks while events are taken: soon it is empty in most
             # runs.
-            if type(body) in owed:
+            if kind in owed:
                 self._unprinted.take(event)
             # 3. The rules, by groups: the states that the event belongs to, then each rule with its
             # own.
-            for route in dispatch.get(type(body), _NO_ROUTES):
+            for route in dispatch.get(kind, _NO_ROUTES):
                 found = route.every
                 if found is None:
                     try:
@@ -372,7 +373,7 @@ class Judge:
                         except Exception as error:
                             self._crashed([call.one], error, event)
             # 4. After the rules: which faults have no receipt so far.
-            if type(body) in _RECEIPTS:
+            if kind in _RECEIPTS:
                 self._receive(body)
             position += 1
         self._position = position

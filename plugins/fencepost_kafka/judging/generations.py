@@ -85,6 +85,9 @@ class Generations:
 
     def __init__(self) -> None:
         self.parts: dict[int, tuple[Held, ...]] = {}
+        self.whole = True
+        """Whether there was no deletion and no forfeit so far: each event is of this one topic, and
+        counts."""
         self.deleted_at = -1
         """The newest offset of a record of the former topics, as far as is known: that of a
         deletion, or of a partition as a client was answered. A node that lags tells records of the
@@ -180,7 +183,7 @@ class Generations:
             self.made = True
         if max(self.by_record, self.by_client) == known:
             return False
-        self.made, self.doubted = remade, False
+        self.made, self.doubted, self.whole = remade, False, False
         self.begun.clear()
         self.invoked.clear()
         self.forfeited.clear()
@@ -189,6 +192,7 @@ class Generations:
 
     def forfeit(self, partition: int) -> None:
         """A partition is not judged from now on."""
+        self.whole = False
         self.forfeited.add(partition)
         self.anew.discard(partition)
         self.begun = {one for one in self.begun if one[1] != partition}
@@ -198,6 +202,16 @@ class Generations:
         """A partition that was forfeited begins anew."""
         self.forfeited.discard(partition)
         self.anew.add(partition)
+
+    def judges(self, event: Event) -> bool:
+        """Whether an event is of a partition that is judged now, and of this topic."""
+        partition: int = getattr(event.body, "partition", -1)
+        if partition in self.forfeited:
+            return False
+        if not self.made:
+            self.uses(event)
+        deleted = self.by_record or self.by_client
+        return (not deleted and partition not in self.anew) or self.counts(event)
 
     def counts(self, event: Event) -> bool:
         """Whether an event is of what there is now, after a deletion or a forfeit."""
@@ -279,19 +293,10 @@ class PresentTopics:
             found = self._decides(event, body)
             if found is not None:
                 return found
-        partition: int = body.partition
         topic = self._topics.get(body.topic) or self._of(body.topic)
-        if partition in topic.forfeited:
+        if not topic.whole and not topic.judges(event):
             return ()
-        if not topic.made:
-            topic.uses(event)
-        # Before any deletion there is one topic of the name, and every event is of it. So nothing
-        # is asked.
-        if (topic.by_record or topic.by_client or partition in topic.anew) and not topic.counts(
-            event
-        ):
-            return ()
-        return topic.parts.get(partition) or self._part(topic, body)
+        return topic.parts.get(body.partition) or self._part(topic, body)
 
     def _decides(self, event: Event, body: Any) -> tuple[Held, ...] | None:
         """Applies an event that decides about others. Returns what it belongs to; None: that is
