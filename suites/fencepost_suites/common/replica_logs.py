@@ -105,13 +105,13 @@ class ReplicaLogs:
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""
-        match body:
-            case LogAppended():
-                self._append(event.process, body)
-            case LogTruncated():
-                self._truncate(event.process, body.to_offset)
-            case HighWatermarkAdvanced():
-                self.moved = self._commit(event.process, body.high_watermark)
+        kind = type(body)
+        if kind is LogAppended:
+            self._append(event.process, body)
+        elif kind is HighWatermarkAdvanced:
+            self.moved = self._commit(event.process, body.high_watermark)
+        else:
+            self._truncate(event.process, body.to_offset)
 
     def log(self, process: str) -> list[Batch]:
         """The open batches of a process, or those of the process before it in its slot."""

@@ -150,14 +150,15 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
             return NOTHING
         known = state.followers(isr, leader)
         lost = state.lost(event.process, end)
-        excused = [process for process in known if process in lost]
+        excused = [process for process in known if process in lost] if lost else []
         # Three proofs, from the surest on. A named follower has not stored the write; or fewer
         # processes have it, whoever they are, than the ISR has followers; or the leader's own words
         # contradict its answer.
         behind = _behind(known, end, lost)
         if behind:
             return (_without(event, body, end, behind, known[behind]),)
-        if stored is not None and leader >= 0:
+        told = stored is None or leader < 0 or state.enough(event.process, leader, isr, end)
+        if stored is not None and not told:
             reached = state.reached_of(event.process, leader, isr, stored.replicas, end)
             # Which process is which replica is the leader's word alone. A count needs no names: it
             # holds for a leader that names a wrong process, too.
@@ -195,6 +196,8 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         process = state.terms.get(newest, "")
         stored = state.stored(process, newest)
         if not process or stored is None or stored.leader < 0:
+            return NOTHING
+        if state.enough(process, stored.leader, stored.isr, body.offset + 1):
             return NOTHING
         reached = state.reached(process, stored, body.offset + 1)
         if not reached.too_few:

@@ -27,7 +27,6 @@ from msgspec.structs import replace
 from fencepost import (
     MS,
     NOTHING,
-    Cause,
     Event,
     Evidence,
     Excused,
@@ -80,7 +79,7 @@ class _Candidates:
     """The slots of the brokers that it lets lead -> their ids."""
     committed: int = 0
     """The highest watermark of any leader."""
-    known_by: Cause | None = None
+    known_by: Event | None = None
     judged: dict[str, int] = field(default_factory=dict)
     """process -> the watermark that it was found not to reach."""
     found: dict[str, list[_Short]] = field(default_factory=dict)
@@ -116,7 +115,7 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
     def _advanced(self, state: _Candidates, event: Event, body: HighWatermarkAdvanced) -> Findings:
         if not body.as_leader or body.high_watermark <= state.committed:
             return NOTHING
-        state.committed, state.known_by = body.high_watermark, event.ref
+        state.committed, state.known_by = body.high_watermark, event
         self._look(state, event)
         return NOTHING
 
@@ -159,7 +158,7 @@ class CandidatesHoldCommitted(Rule[_Candidates]):
                 Evidence.PEER,
                 "{process} may lead {partition} by offset {offset}, and its log ends at {log_end}, "
                 "though {other} had committed up to {committed}",
-                (known_by,),
+                (known_by.ref,),
                 process=process_scope(process),
                 partition=partition_of(record),
                 offset=record.offset,

@@ -449,10 +449,13 @@ class LaggardIsDropped(Rule[_Leaders]):
         if not one.waiting or one.leader in state.fenced:
             return
         since_ns = state.since(one, at_ns)
-        waited_ns = at_ns - since_ns - state.stood_ns(one.leader, since_ns, at_ns)
         # Twice the time: a follower may have fetched just before it fell silent, and the leader
         # need not look more often than that. The two seconds are for the request and its record.
-        if waited_ns <= (2 * one.keep_ms + 2_000) * MS:
+        allowed_ns = (2 * one.keep_ms + 2_000) * MS
+        if at_ns - since_ns <= allowed_ns:
+            return
+        waited_ns = at_ns - since_ns - state.stood_ns(one.leader, since_ns, at_ns)
+        if waited_ns <= allowed_ns:
             return
         if one.alone:  # it has none to drop; below min.insync.replicas, Kafka commits nothing
             return

@@ -452,7 +452,7 @@ class OneLeaderAnEpoch(Rule[_Topics]):
                 self._told(state, event, body)
                 return self._committed(state, event, body)
             case LeadershipStarted():
-                self._leads(topics, event, body)
+                state.led.setdefault((event.process, body.partition, body.leader_epoch), event)
                 return self._led(state, event, body, topics)
         return NOTHING
 
@@ -462,17 +462,9 @@ class OneLeaderAnEpoch(Rule[_Topics]):
     ) -> Findings:
         """A process does what only a leader does, whether it said that it began to lead or not."""
         if isinstance(body, FollowerFetched) or body.as_leader:
-            self._leads(topics, event, body)
+            place = event.process, body.partition, body.leader_epoch
+            topics.of[body.topic].led.setdefault(place, event)
         return NOTHING
-
-    @staticmethod
-    def _leads(
-        topics: _Topics,
-        event: Event,
-        body: LeadershipStarted | FollowerFetched | HighWatermarkAdvanced,
-    ) -> None:
-        state = topics.of[body.topic]
-        state.led.setdefault((event.process, body.partition, body.leader_epoch), event)
 
     @staticmethod
     def _deleted(state: _Epochs, event: Event, body: TopicCommitted) -> None:

@@ -101,9 +101,9 @@ class _Acknowledged:
 
     logs: ReplicaLogs
     answered: int = 0
-    by: Cause | None = None
+    by: Event | None = None
     acked: int = -1
-    acked_by: Cause | None = None
+    acked_by: Event | None = None
     first: tuple[int, Cause, Evidence] | None = None
     """The lowest of those offsets, and who has its acknowledgement."""
     leader: str = ""
@@ -113,23 +113,23 @@ class _Acknowledged:
     contents: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """base offset -> the digest of a batch that was acknowledged there, and the answer."""
 
-    def note_first(self, offset: int, by: Cause, evidence: Evidence) -> None:
+    def note_first(self, offset: int, event: Event, evidence: Evidence) -> None:
         """An offset is acknowledged. What a client was told is the better evidence."""
         known = self.first
         better = evidence is Evidence.CLIENT and known is not None and offset == known[0]
         if known is None or offset < known[0] or better:
-            self.first = offset, by, evidence
+            self.first = offset, event.ref, evidence
 
     def note_contents(self, event: Event, body: ProduceAnswered) -> None:
         """The leader acknowledges what it has stored, whether that is committed or not."""
-        base, end = body.base_offset, body.log_end
+        base, end, ref = body.base_offset, body.log_end, event.ref
         for batch in self.logs.log(event.process):
             if base <= batch.base_offset < end:
-                self.contents[batch.base_offset] = batch.digest, event.ref
+                self.contents[batch.base_offset] = batch.digest, ref
         # Below the leader's high watermark a batch is no longer among the open ones.
         committed = self.logs.committed.get(base)
         if committed is not None:
-            self.contents[base] = committed[0], event.ref
+            self.contents[base] = committed[0], ref
 
     def replaced(self, process: str) -> tuple[int, Cause] | None:
         """The first offset where a replica holds another batch than the acknowledged one."""
@@ -364,17 +364,17 @@ class NewLeaderHasTheAcknowledged(Rule[_Acknowledged]):
         if body.acks == -1 and body.error == "NONE":
             state.note_contents(event, body)
             if body.base_offset >= 0:
-                state.note_first(body.base_offset, event.ref, Evidence.PEER)
+                state.note_first(body.base_offset, event, Evidence.PEER)
             if body.log_end > state.answered:
-                state.answered, state.by = body.log_end, event.ref
+                state.answered, state.by = body.log_end, event
         return NOTHING
 
     @on(ProduceCompleted)
     def _completed(self, state: _Acknowledged, event: Event, body: ProduceCompleted) -> Findings:
         if body.offset >= 0 and body.acks == -1 and body.outcome == "ok":
-            state.note_first(body.offset, event.ref, Evidence.CLIENT)
+            state.note_first(body.offset, event, Evidence.CLIENT)
             if body.offset > state.acked:
-                state.acked, state.acked_by = body.offset, event.ref
+                state.acked, state.acked_by = body.offset, event
         return NOTHING
 
     @on(ReadCompleted)
@@ -399,7 +399,7 @@ class NewLeaderHasTheAcknowledged(Rule[_Acknowledged]):
                 evidence,
                 "{process} leads {partition} in epoch {epoch} with a log that ends at {log_end}, "
                 "though acks=all was acknowledged up to {acknowledged}",
-                (because,),
+                (because.ref,),
                 process=process_scope(event.process),
                 partition=partition_of(body),
                 epoch=body.leader_epoch,

@@ -230,9 +230,10 @@ class StoredEnds:
         """The newest stored state of a leader epoch (`told`) by the word of another process."""
         # Asked at each commit and answer, and changed by records alone.
         asked = process, leader_epoch
-        if asked not in self.newest_of:
-            self.newest_of[asked] = self._newest(process, leader_epoch)
-        return self.newest_of[asked]
+        known = self.newest_of.get(asked)
+        if known is None and asked not in self.newest_of:
+            known = self.newest_of[asked] = self._newest(process, leader_epoch)
+        return known
 
     def _newest(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
         known = [
@@ -250,8 +251,22 @@ class StoredEnds:
 
     def followers(self, isr: Sequence[int], leader: int) -> dict[str, int]:
         """Each follower in an ISR whose process is known, by a leader's word, and its log end."""
-        found = (self.processes.get(one, "") for one in isr if one != leader)
-        return {process: self.ends[process] for process in found if process in self.ends}
+        found: dict[str, int] = {}
+        for one in isr:
+            process = self.processes.get(one, "")
+            end = self.ends.get(process)
+            if end is not None and one != leader:
+                found[process] = end
+        return found
+
+    def enough(self, process: str, leader: int, isr: Sequence[int], end: int) -> bool:
+        """Whether as many others as an ISR has followers have told that they have a log up to
+        there. It nearly always is so, and then nothing more need be asked."""
+        own, missing = slot_of(process), len(isr) - (leader in isr)
+        for slot, newest in self.slots.items():
+            if self.ends[newest] >= end and slot != own:
+                missing -= 1
+        return missing <= 0
 
     def reached(self, process: str, stored: PartitionCommitted, end: int) -> Reached:
         """How many followers of a process that leads by a stored state may have a log up to
@@ -262,16 +277,8 @@ class StoredEnds:
         self, process: str, leader: int, isr: Sequence[int], replicas: Sequence[int], end: int
     ) -> Reached:
         """The same of a process that leads as this broker, with this ISR and these replicas."""
-        needed = {*isr} - {leader}
-        own, most = slot_of(process), 0
-        # Nearly always enough have told that they have it, and nothing more is asked.
-        for slot, newest in self.slots.items():
-            if self.ends[newest] >= end and slot != own:
-                most += 1
-                if most >= len(needed):
-                    return Reached(most, needed, {})
         most = self.can_have(process, leader, {*replicas, *isr} - {leader}, end)
-        return Reached(most, needed, self.lost(process, end))
+        return Reached(most, {*isr} - {leader}, self.lost(process, end))
 
     def can_have(self, process: str, leader: int, followers: Set[int], end: int) -> int:
         """How many followers may have a log up to there. Which process is which replica is only the

@@ -316,10 +316,12 @@ class StoredIsrCounts(Rule[_Counted]):
     def _lacking(state: _Counted, event: Event, body: HighWatermarkAdvanced) -> Finding | None:
         """A commit that too few followers have stored. Which process is which replica is the
         leader's word alone, so they are counted."""
-        stored = state.stored.stored(event.process, body.leader_epoch)
+        stored, end = state.stored.stored(event.process, body.leader_epoch), body.high_watermark
         if stored is None or stored.leader < 0:
             return None
-        reached = state.stored.reached(event.process, stored, body.high_watermark)
+        if state.stored.enough(event.process, stored.leader, stored.isr, end):
+            return None
+        reached = state.stored.reached(event.process, stored, end)
         most, needed, lost = reached
         if most >= len(needed):
             return None
@@ -330,7 +332,7 @@ class StoredIsrCounts(Rule[_Counted]):
             "{most} of the {needed} followers in the ISR had stored that",
             process=process_scope(event.process),
             partition=partition_of(body),
-            high_watermark=body.high_watermark,
+            high_watermark=end,
             most=most,
             needed=len(needed),
             followers=tuple(map(broker_of, sorted(needed))),
