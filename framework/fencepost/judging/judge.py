@@ -188,15 +188,10 @@ class _Group:
         return found.union(*(fold.kinds for fold in folds))
 
 
-@final
-class _Call:
-    """What is called for one rule and one kind of event."""
-
-    def __init__(self, number: int, one: _Rule, handle: Handler[Any]) -> None:
-        self.number = number
-        """That of the rule in its group, and so of its state in each `Held.states`."""
-        self.one = one
-        self.handle = handle
+_Call = tuple[int, Handler[Any], _Rule]
+"""What is called for one rule and one kind of event: the number of the rule in its group, which is
+that of its state in each `Held.states`, and the method. It is a tuple, since the innermost loop
+takes one apart for each call."""
 
 
 @final
@@ -232,8 +227,8 @@ class _Route:
         self.rules = [one for one in group.rules if one.reads(kind)]
         """Those that crash if the keeper does: they read the kind, though some may not handle
         it."""
-        self.calls = [
-            _Call(number, one, getattr(one.rule, one.rule.handled[kind]))
+        self.calls: list[_Call] = [
+            (number, getattr(one.rule, one.rule.handled[kind]), one)
             for number, one in enumerate(group.rules)
             if one.working and kind in one.rule.handled
         ]
@@ -361,17 +356,17 @@ class Judge:
                         except Exception as error:
                             self._crashed(feed.all, error, event)
                     states = held.states
-                    for call in route.calls:
+                    for number, handle, one in route.calls:
                         try:
-                            state = states[call.number]
+                            state = states[number]
                             # By identity: None, or an empty list, may be the state of a rule.
                             if state is UNBEGUN:
-                                state = self._start(call.number, call.one, held)
-                            findings = call.handle(state, event, body)
+                                state = self._start(number, one, held)
+                            findings = handle(state, event, body)
                             if findings:
-                                self._add(call.one, findings, position, event.at_ns)
+                                self._add(one, findings, position, event.at_ns)
                         except Exception as error:
-                            self._crashed([call.one], error, event)
+                            self._crashed([one], error, event)
             # 4. After the rules: which faults have no receipt so far.
             if kind in _RECEIPTS:
                 self._receive(body)
