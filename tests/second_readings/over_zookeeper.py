@@ -472,11 +472,14 @@ def fenced_accepts_nothing(history: History) -> Iterator[Word]:
     for at in history.of(FetchServed, LogAppended):
         if isinstance(at.body, LogAppended) and not at.body.as_leader:
             continue
+        # Since it was active last: a fenced one that begins anew, or shuts down, is so still.
         states = [*before(history, at, BrokerStateChanged)]
-        if not states or states[0].body.new != "FENCED":
+        since = [*takewhile(lambda one: one.body.new != "ACTIVE", states)]
+        fenced = [one for one in since if one.body.new == "FENCED"]
+        if not fenced:
             continue
-        was_active = any(one.body.new == "ACTIVE" for one in states[1:])
-        new = isinstance(at.body, LogAppended) or at.at_ns - states[0].at_ns >= 1_000 * MS
+        was_active = len(since) < len(states)
+        new = isinstance(at.body, LogAppended) or at.at_ns - fenced[-1].at_ns >= 1_000 * MS
         yield (violated if new and was_active else undecided)(at.process, type(at.body).__name__)
     yield from answered_while_fenced(history)
 
@@ -579,7 +582,7 @@ def one_result_each(history: History) -> Iterator[Word]:
             error
             for one in history.of(IsrChangeJudged)
             if one.body.client == at.process and one.place < at.place
-            for error in (one.body.error, *one.body.results)
+            for error in ({one.body.error} - {"NONE"}) | {*one.body.results}
         }
         if at.body.error not in written:
             yield undecided(at.process, at.body.error)  # who wrote it is not told
@@ -642,7 +645,18 @@ def valid_isrs_only(history: History) -> Iterator[Word]:
                 for one in reversed([*before(history, at, BrokerDeclared)])
                 if one.place > began
             }
-            for added in isr - {*known.isr} if known is not None else ():
+            # By the time of the answer it may be stored: then the one before it counts.
+            former = known
+            if known is not None and {*known.isr} == isr:
+                earlier = [
+                    one.body
+                    for one in history.of(PartitionCommitted)
+                    if f"{one.body.topic}-{one.body.partition}" == name
+                    and one.place < at.place
+                    and one.body.offset < known.offset
+                ]
+                former = max(earlier, key=lambda body: body.offset, default=None)
+            for added in isr - {*former.isr} if former is not None else ():
                 if newest.get(added, "Active") not in STATES.values():
                     yield (violated if in_term(history, at) else undecided)(at.process, name, added)
 

@@ -336,10 +336,12 @@ def began(history: History, at: At) -> int:
 
 def stored_isr(history: History, at: At) -> set[int]:
     """The newest ISR that a record told before an event, and after it: which of them was stored by
-    then, is not told."""
+    then, is not told. And that which others had told before: its own word is no proof."""
     told = [one for one in history.of(PartitionCommitted) if name(one) == name(at)]
+    earlier = [one for one in told if one.place < at.place]
+    by_others = [one for one in earlier if one.process != at.process]
     found: set[int] = set()
-    for those in ([one.body for one in told if one.place < at.place], [one.body for one in told]):
+    for those in ([one.body for one in words] for words in (earlier, told, by_others)):
         newest = max(those, key=lambda body: body.offset, default=None)
         found |= set(newest.isr) if newest is not None else set()
     return found
