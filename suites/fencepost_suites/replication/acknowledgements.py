@@ -15,6 +15,7 @@ from fencepost import (
     Key,
     Reason,
     Rule,
+    RunEnd,
     Shared,
     Violated,
     on,
@@ -22,6 +23,7 @@ from fencepost import (
     violated,
 )
 from fencepost_kafka import (
+    PartitionCommitted,
     ProduceAnswered,
     ProduceCompleted,
     ProduceInvoked,
@@ -156,14 +158,16 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         # contradict its answer.
         behind = _behind(known, end, lost)
         if behind:
-            return (_without(event, body, end, behind, known[behind]),)
+            broken = _without(event, body, end, behind, known[behind])
+            return self._by_stored(state, event, body, stored, broken)
         told = stored is None or leader < 0 or state.enough(event.process, leader, isr, end)
         if stored is not None and not told:
             reached = state.reached_of(event.process, leader, isr, stored.replicas, end)
             # Which process is which replica is the leader's word alone. A count needs no names: it
             # holds for a leader that names a wrong process, too.
             if reached.too_few:
-                return (_too_few(event, body, end, reached.most, reached.needed),)
+                broken = _too_few(event, body, end, reached.most, reached.needed)
+                return self._by_stored(state, event, body, stored, broken)
             if reached.most < len(reached.needed):
                 excused = list(reached.lost)
         if body.high_watermark < end and min(body.ends, default=end) < end:
@@ -186,6 +190,22 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
             return NOTHING
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
+
+    def _by_stored(
+        self,
+        state: StoredEnds,
+        event: Event,
+        body: ProduceAnswered,
+        stored: PartitionCommitted | None,
+        broken: Violated,
+    ) -> Findings:
+        """What is violated, maybe for members only that the leader does not name."""
+        if stored is None or {*stored.isr} <= {*body.isr}:
+            return (broken,)
+        return state.unless_overtaken(self.clause, event.process, body.leader_epoch, broken)
+
+    def end(self, state: StoredEnds, end: RunEnd) -> Findings:
+        return state.at_end(self.clause)
 
     @on(ProduceCompleted)
     def _completed(self, state: StoredEnds, event: Event, body: ProduceCompleted) -> Findings:

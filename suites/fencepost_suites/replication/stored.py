@@ -12,7 +12,18 @@ from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from fencepost import HARMS_DISK, Event, FaultInjected, is_second, slot_of
+from fencepost import (
+    HARMS_DISK,
+    NOTHING,
+    Event,
+    FaultInjected,
+    Findings,
+    Reason,
+    Undecided,
+    Violated,
+    is_second,
+    slot_of,
+)
 from fencepost_kafka import (
     FollowerFetched,
     FollowingStarted,
@@ -22,6 +33,7 @@ from fencepost_kafka import (
     PartitionCommitted,
 )
 
+TOLD_LATE = Reason("the leader had read a newer ISR, and controllers told it after")
 _CONTROLLERS = "controller-"
 """How the slots of a quorum's controllers begin."""
 
@@ -94,6 +106,10 @@ class StoredEnds:
     """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
     Over ZooKeeper a leader may store an ISR itself."""
 
+    by_controllers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """offset of a stored state -> its ISR, by the word of a controller."""
+    waiting: dict[str, list[tuple[Violated, PartitionCommitted]]] = field(default_factory=dict)
+    """clause -> what is violated, unless its leader had read this state (`unless_overtaken`)."""
     newest_of: dict[tuple[str, int], PartitionCommitted | None] = field(default_factory=dict)
     """process, leader epoch -> the answer of `stored`, until the next record; of no process, that
     of `newest_told`."""
@@ -145,6 +161,8 @@ class StoredEnds:
             self.newest, self.offset = body.leader_epoch, body.offset
         by_controller = body.role == "controller" and process.startswith(_CONTROLLERS)
         self.controllers = self.controllers or by_controller
+        if by_controller:
+            self.by_controllers[body.offset] = body.isr
 
     def names(self, process: str, log_end: int) -> None:
         """A process begins, and names the end of its log. It cannot have more than its slot has
@@ -234,6 +252,28 @@ class StoredEnds:
         if known is None and asked not in self.newest_of:
             known = self.newest_of[asked] = self._newest(process, leader_epoch)
         return known
+
+    def unless_overtaken(
+        self, clause: str, process: str, leader_epoch: int, broken: Violated
+    ) -> Findings:
+        """What `stored` says against a leader. If it has read a newer state of that epoch itself,
+        which no controller has told by then, it may just be the first that tells it: then the end
+        decides, by what controllers tell after. In a quorum each ISR has an epoch of its own, so
+        this needs another broken promise."""
+        own, known = self.told(leader_epoch).get(process), self.stored(process, leader_epoch)
+        if own is None or known is None or own.offset <= known.offset:
+            return (broken,)
+        self.waiting.setdefault(clause, []).append((broken, own))
+        return NOTHING
+
+    def at_end(self, clause: str) -> Findings:
+        """What waited for the end."""
+        return [
+            Undecided.of(broken, TOLD_LATE, "; but ")
+            if self.by_controllers.get(own.offset) == own.isr
+            else broken
+            for broken, own in self.waiting.get(clause, ())
+        ]
 
     def _newest(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
         known = [

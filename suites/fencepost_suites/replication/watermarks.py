@@ -17,7 +17,9 @@ from fencepost import (
     Key,
     Reason,
     Rule,
+    RunEnd,
     Shared,
+    Violated,
     on,
     process_scope,
     violated,
@@ -305,6 +307,9 @@ class StoredIsrCounts(Rule[_Counted]):
             )
             return (broken,)
         lacking = self._lacking(state, event, body)
+        if isinstance(lacking, Violated):
+            told = state.stored
+            return told.unless_overtaken(self.clause, event.process, body.leader_epoch, lacking)
         if lacking is not None:
             return (lacking,)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
@@ -341,3 +346,6 @@ class StoredIsrCounts(Rule[_Counted]):
             return broken
         faults = ", ".join(sorted(loss.fault_id for loss in lost.values()))
         return Excused.of(broken, Reason.of("{faults} had taken the rest", faults=faults), ": ")
+
+    def end(self, state: _Counted, end: RunEnd) -> Findings:
+        return state.stored.at_end(self.clause)
