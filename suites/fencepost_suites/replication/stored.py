@@ -119,16 +119,27 @@ class StoredEnds:
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""
+        kind = type(body)
+        # Nearly all are of the first two kinds.
+        if kind is LogAppended:
+            self._appends(event, body)
+        elif kind is FollowerFetched:
+            self._fetches(event, body)
+        else:
+            self._moves(event, body)
+
+    def _fetches(self, event: Event, body: FollowerFetched) -> None:
+        """A leader counts a follower."""
+        self.processes[body.follower], self.fetched[body.follower] = body.client, event
+        loss = self.losses.get(slot_of(body.client)) if self.losses else None
+        # The leader has heard of the follower's next process, and must not count on what the former
+        # one had.
+        if loss is not None and loss.process != body.client:
+            del self.losses[slot_of(body.client)]
+
+    def _moves(self, event: Event, body: Any) -> None:
+        """A replica leads, follows or truncates; what is stored changes; or a fault acts."""
         match body:
-            case LogAppended():
-                self._appends(event, body)
-            case FollowerFetched():
-                self.processes[body.follower], self.fetched[body.follower] = body.client, event
-                loss = self.losses.get(slot_of(body.client)) if self.losses else None
-                # The leader has heard of the follower's next process, and must not count on what
-                # the former one had.
-                if loss is not None and loss.process != body.client:
-                    del self.losses[slot_of(body.client)]
             case FollowingStarted(leader=leader, log_end=log_end):
                 self._begins(event.process, log_end, leader)
             case LeadershipStarted(leader_epoch=epoch, log_end=log_end):
