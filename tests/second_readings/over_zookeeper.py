@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from fencepost import NodeStarted, NodeStopped, ProcessExited, ProcessSpawned
+from fencepost_clusters.zookeeper.events import SessionExpired, session_name
 from fencepost_kafka import (
     BrokerDeclared,
     BrokerRegistered,
@@ -449,7 +450,27 @@ def malformed_refused(history: History) -> Iterator[Word]:
             yield undecided(at.process, at.body.broker_id, at.body.new)  # what asked for that
 
 
-@reading("HB-27", MetadataHeartbeatAnswered, ControllerBegan, ControllerEnded, ProcessExited)
+def session_over(history: History, at: At) -> Iterator[Word]:
+    """Whether ZooKeeper had ended the session of a process that acts as the controller. What it
+    watches it must have heard of within two seconds, unless it began anew since."""
+    began = next((one.place for one in before(history, at, ControllerBegan)), -1)
+    for one in history.of(SessionExpired):
+        mine = [
+            own.body.session
+            for own in history.of(BrokerRegistered, SessionChanged)
+            if own.process == at.process and own.place < one.place
+            if isinstance(own.body, BrokerRegistered) or own.body.state == "connected"
+        ]
+        if one.place < at.place and mine and one.body.session == session_name(mine[-1]):
+            stood = history.end.stalled_ns(one.at_ns, at.at_ns, at.process) > 0
+            sure = began >= 0 and one.place > began and at.at_ns > one.at_ns + 2_000 * MS
+            yield (violated if sure and not stood else undecided)(at.process, "session")
+
+
+@reading(
+    *("HB-27", MetadataHeartbeatAnswered, ControllerBegan, ControllerEnded, ProcessExited),
+    *(SessionExpired, SessionChanged, BrokerRegistered),
+)
 def answers_as_controller(history: History) -> Iterator[Word]:
     """A MetadataHeartbeat to a node that is not the controller gets NOT_CONTROLLER; a controller
     that loses its session stops answering as one."""
@@ -461,6 +482,8 @@ def answers_as_controller(history: History) -> Iterator[Word]:
             yield undecided(at.process, body.broker_id)
         elif exited(history, at):
             yield undecided(at.process, body.broker_id, "exited")
+        if body.error != "NOT_CONTROLLER":
+            yield from session_over(history, at)
 
 
 @reading(
@@ -507,7 +530,10 @@ def waits_longer_than_the_controller(history: History) -> Iterator[Word]:
 # ------------------------------------------------------------------------------ ISR changes (343)
 
 
-@reading("HB-17", IsrChangeJudged, ControllerBegan, ControllerEnded, ProcessExited)
+@reading(
+    *("HB-17", IsrChangeJudged, ControllerBegan, ControllerEnded, ProcessExited),
+    *(SessionExpired, SessionChanged, BrokerRegistered),
+)
 def judged_by_the_controller(history: History) -> Iterator[Word]:
     """A recipient that is not the current controller answers IsrChange with NOT_CONTROLLER."""
     for at in history.of(IsrChangeJudged):
@@ -516,6 +542,8 @@ def judged_by_the_controller(history: History) -> Iterator[Word]:
             yield violated(at.process, body.broker_id, body.error)
         elif body.error != "NOT_CONTROLLER" and (exited(history, at) or succeeded(history, at)):
             yield undecided(at.process, body.broker_id)
+        if body.error != "NOT_CONTROLLER":
+            yield from session_over(history, at)
 
 
 @reading(

@@ -774,10 +774,18 @@ def same_messages(history: History) -> Iterator[Word]:
                 yield undecided(topic, partition, base)
 
 
-@reading("RP-14", ReplicaStood, IsrPrepared)
+@reading("RP-14", ReplicaStood, IsrPrepared, LeadershipStarted, FetchServed, ProduceAnswered)
 def stands(history: History) -> Iterator[Word]:
     """A new leader comes from the ISR; others than the preferred one have waited
-    PreferredReplicaTime."""
+    PreferredReplicaTime. It takes its log end offset as high watermark."""
+    for at in history.of(FetchServed, ProduceAnswered):
+        began = next(
+            (one.body for one in before(history, at, LeadershipStarted) if name(one) == name(at)),
+            None,
+        )
+        if began is not None and 0 <= at.body.high_watermark < began.log_end:
+            same = began.leader_epoch == at.body.leader_epoch
+            yield (violated if same else undecided)(*name(at), at.process, "high watermark")
     won: dict[tuple[str, int, int], set[str]] = {}
     for at in history.of(ReplicaStood):
         body = at.body
