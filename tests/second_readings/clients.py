@@ -187,12 +187,15 @@ def unseen(log: Log, history: History) -> Iterator[Word]:
     for operation, ack in log.acknowledged(-1):
         if log.read is None:
             yield undecided(log.name, operation)
-        elif ack.body.offset >= log.read.body.end and operation not in {
-            one for _, one, _ in log.seen()
-        }:
+            continue
+        # Who saw it before it was sent, saw another one: JEPSEN-G1c-realtime says so.
+        sent = log.invoked.get(operation)
+        polls = [poll.place for _, one, poll in log.seen() if one == operation]
+        later = [place for place in polls if sent is None or place > sent.place]
+        if ack.body.offset >= log.read.body.end and not later:
             # What came after the end was asked for, the reading could not have seen.
             asked = log.read.body.asked_ns or log.read.at_ns
-            word = violated if ack.at_ns < asked else undecided
+            word = violated if ack.at_ns < asked and not polls else undecided
             yield word(log.name, operation, ack.body.offset)
 
 
@@ -357,7 +360,8 @@ def lost_write_acks1(log: Log, history: History) -> Iterator[Word]:
     for operation, ack in log.acknowledged(1):
         where, read = ack.body.offset, log.read
         covered = read is not None and read.body.start <= where < read.body.end
-        if not (covered or where in there) or len(leaders) > 1:
+        # After a loss it is promised anew: which leader is the first one then is not judged here.
+        if not (covered or where in there) or (len(leaders) > 1 and not history.lost_data):
             continue
         if (where, operation) not in {(offset, one) for offset, one, _ in log.seen(final=True)}:
             yield (violated if known else undecided)(log.name, operation, where)
