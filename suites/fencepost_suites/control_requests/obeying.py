@@ -16,6 +16,7 @@ from fencepost import (
     Facts,
     Findings,
     NodeStarted,
+    Reason,
     Rule,
     RunEnd,
     Scope,
@@ -113,6 +114,10 @@ class FormerGenerationRefused(Rule[_Refusals]):
                 newest_epoch=request.newest,
                 **request.facts,
             )
+            # Of a process that never told of a registration, its answer alone names its epoch.
+            if request.newest == NO_EPOCH and request.asked < request.answer.broker_epoch:
+                unknown = Reason("that it had registered is told by its answer only")
+                return (Undecided.of(broken, unknown, "; but "),)
         elif request.former:
             return (Exercised(event.ref, request.evidence),)
         elif request.of_other is not None and request.obeyed:
