@@ -69,11 +69,15 @@ class _Stopping:
     allowed: set[str] = field(default_factory=set)
     """The processes that a controller let end. One that tells of its leases must have taken that
     answer, too."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """process -> the start of the lease in an answer that lets it end, by its word, which no
+    controller has told of yet: it may tell later, as each node writes a history of its own."""
     let_go: set[str] = field(default_factory=set)
     """The processes that a controller let end, by its own word."""
     unproven: dict[str, Violated] = field(default_factory=dict)
-    """Of these, those that the harness saw end before they told that they had taken the answer.
-    What a process tells once it has ended, it did before."""
+    """What is violated if one of the two words is never told: of these, those that the harness saw
+    end before they told that they had taken the answer, since what a process tells once it has
+    ended, it did before; and those that have taken one which no controller has told of."""
     lost: set[str] = field(default_factory=set)
     """Processes that lost their id to another process: none of their leaderships is left to
     move."""
@@ -105,16 +109,22 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
             case HeartbeatAnswered(error="NONE", next_state="SHUTDOWN", active=True):
                 state.exchanges.answered(event, body)
                 state.let_go.add(body.client)
-                if body.client not in state.brokers:
+                taken = state.taken.get(body.client) == body.lease_start_ms
+                if body.client not in state.brokers or taken:
                     state.allowed.add(body.client)
+                    state.unproven.pop(body.client, None)
             case HeartbeatRefused(error="DUPLICATE_BROKER_REGISTRATION"):
                 state.lost.add(event.process)
             case LeaseGranted():
                 state.brokers[event.process] = body.broker_id
                 state.lost.discard(event.process)
-                if body.next_state == "SHUTDOWN" and state.exchanges.granted(event, body).answers:
+                if body.next_state != "SHUTDOWN":
+                    return NOTHING
+                if state.exchanges.granted(event, body).answers:
                     state.allowed.add(event.process)
                     state.unproven.pop(event.process, None)
+                else:
+                    state.taken[event.process] = body.lease_start_ms
         return NOTHING
 
     @on(ProcessAsked, BrokerStopping, BrokerStateChanged, ProcessExited)
@@ -158,7 +168,8 @@ class GoesOfflineWhenTold(Rule[_Stopping]):
             broker=broker_of(wish.broker),
             places=tuple(partition_at(*one) for one in still),
         )
-        if event.process != process and process in state.let_go:
+        by_harness = event.process != process and process in state.let_go
+        if by_harness or process in state.taken:
             state.unproven[process] = broken
             return NOTHING
         return (broken,)
