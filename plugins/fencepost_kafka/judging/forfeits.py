@@ -151,15 +151,10 @@ class Forfeits:
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""
-        self.apply(body, event.process)
-
-    def apply(self, body: Any, process: str = "") -> None:
-        """The same, of a process; if none is named, every process is believed to be the first one
-        with its id."""
         kind = type(body)
         # Most events are writes of clients, and most of these are of no interest.
         if kind is FollowerFetched:
-            self._fetched(body, process)
+            self._fetched(body, event.process)
         elif kind is ProduceInvoked:
             if body.acks == -1 and (self._harmed or self._failed):
                 self._written(body)
@@ -167,7 +162,7 @@ class Forfeits:
             if self._writes:
                 self._acknowledged(body)
         else:
-            self.found = self._decided(body, process)
+            self.found = self._decided(body, event.process)
 
     def _decided(self, body: Any, process: str) -> Sequence[tuple[Place, Reason]]:
         """Applies an event of `FORFEITING`. Returns the partitions that it forfeits."""

@@ -49,8 +49,8 @@ from fencepost_kafka import (
     partition_at,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
+from fencepost_kafka.judging.forfeits import Forfeits
 from fencepost_suites.availability.calm import Fit
-from fencepost_suites.availability.lost import LostToClients
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
 BEGINNING, END = -2, -1
@@ -111,7 +111,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Consumers:
-    lost: LostToClients
+    forfeits: Forfeits
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
@@ -151,10 +151,10 @@ class ReadableAgain(Rule[_Consumers]):
     leader."""
 
     clause = "AVAIL-readable"
-    folds = (LostToClients,)
+    folds = (Forfeits,)
 
     def start(self, key: Key, shared: Shared) -> _Consumers:
-        return _Consumers(shared[LostToClients])
+        return _Consumers(shared[Forfeits])
 
     @on(
         *SURROUNDINGS,
@@ -340,7 +340,7 @@ class ReadableAgain(Rule[_Consumers]):
             since_ns=at_ns - since_ns,
             acknowledged=one.acked,
         )
-        why = state.lost.gone.get(place)
+        why = state.forfeits.gone.get(place)
         calm_ns = one.fit.calm.over(since_ns, at_ns, bound_ns)
         if why is not None or not calm_ns:
             was, reader.excuse = reader.excuse, why or one.fit.why_not

@@ -54,8 +54,8 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_kafka.committed import Partitions, TopicPartition
+from fencepost_kafka.judging.forfeits import Forfeits
 from fencepost_suites.availability.calm import Fit
-from fencepost_suites.availability.lost import LostToClients
 from fencepost_suites.availability.surroundings import SURROUNDINGS, Disturbance, Surroundings
 
 PAUSE_NS = 1_000 * MS
@@ -164,7 +164,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Writing:
-    lost: LostToClients
+    forfeits: Forfeits
     around: Surroundings = field(default_factory=Surroundings)
     bounds: BoundsStated | None = None
     partitions: Partitions = field(default_factory=Partitions)
@@ -187,10 +187,10 @@ class WritableAgain(Rule[_Writing]):
     invoked after the death of the leader."""
 
     clause = "AVAIL-writable"
-    folds = (LostToClients,)
+    folds = (Forfeits,)
 
     def start(self, key: Key, shared: Shared) -> _Writing:
-        return _Writing(shared[LostToClients])
+        return _Writing(shared[Forfeits])
 
     @on(
         *SURROUNDINGS,
@@ -383,7 +383,7 @@ class WritableAgain(Rule[_Writing]):
             if not wanted.late(at_ns - calm_ns, at_ns, bound_ns):
                 calm_ns = calm.within(wanted.since_ns, at_ns) - wanted.idle(at_ns)
                 calm_ns = calm_ns if calm_ns > 2 * bound_ns else 0
-            lost = state.lost.gone.get(place)
+            lost = state.forfeits.gone.get(place)
             if lost is not None or not calm_ns:
                 why = lost or wanted.fit.why_not
                 # Each excuse is printed once, and again only when it is another one.
