@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.suites.availability.availability_histories import (
+    CONTROLLER,
     HARNESS,
     PRODUCER,
     STUCK_MS,
@@ -20,7 +21,7 @@ from tests.suites.partition_histories import stated, why
 
 from fencepost import ClientFailed, Facts, NodeStarted, Stalled, slot_scope
 from fencepost.testing import Outcome
-from fencepost_kafka import broker_of
+from fencepost_kafka import BrokerCommitted, broker_of
 
 # --------------------------------------------------------------------------- the three histories
 
@@ -108,6 +109,25 @@ def test_a_partition_that_has_lost_its_messages_need_not_take_the_next_ones(
     assert (found.violated, found.excused) == ((0, 1) if excused else (1, 0))
     if excused:
         assert why(found, "partition", "lost") == ("orders-0", ("broker 1",))
+
+
+def test_a_partition_whose_only_member_became_a_second_process_has_lost_its_messages() -> None:
+    """The second process names the incarnation that is registered: it has another disk."""
+    story = Story()
+    story.write("first")
+    story.partition(1, (1,))
+    story.spawn("broker-1-duplicate")
+    taken = BrokerCommitted(
+        offset=900, broker_id=1, broker_epoch=900, fenced=False, incarnation="second"
+    )
+    began_as = NodeStarted(role="broker", node_id=1, incarnation="second", log_end=0)
+    story.h.add("broker-1-duplicate#1", began_as)
+    story.h.add(CONTROLLER, taken)
+    story.partition(2)
+    story.invoke("next")
+    found = writable(story.after(STUCK_MS))
+    assert (found.violated, found.excused) == (0, 1)
+    assert why(found, "partition", "lost") == ("orders-0", ("broker 1",))
 
 
 # -------------------------------------------------------------------------- what clients wanted
