@@ -136,6 +136,8 @@ class Stored:
     """The names of topics that were ever deleted: events of several topics may have such a name,
     and only those of the present one count."""
     suspects: list[_Suspect] = field(default_factory=list)
+    suspected_ns: int = -1
+    """When the newest suspect that ever was did what looks wrong."""
     explained: list[tuple[_Suspect, int]] = field(default_factory=list)
     """Those that a record has explained lately, and when it was read. The leader's request for that
     record may be read later."""
@@ -228,10 +230,13 @@ class Stored:
         told = self.ends[place].get(slot, -1)
         self.ends[place][slot] = body.log_end
         # A line that was logged before the suspicious event may be read after it, since each
-        # process has a log of its own. So a suspect waits for the end of the run.
-        if self.suspects:
-            begins = body.base_offset if isinstance(body, LogAppended) else body.log_end
-            self._stored(event, place, body.log_end, begins if begins > told else -1)
+        # process has a log of its own. So a suspect waits for the end of the run. Most lines are of
+        # after the newest one, follow what their replica has told, and change none: a run with
+        # thousands of suspects must not ask each of them at each line.
+        begins = body.base_offset if isinstance(body, LogAppended) else body.log_end
+        untold = begins if begins > told else -1
+        if event.at_ns <= self.suspected_ns or (untold >= 0 and self.suspects):
+            self._stored(event, place, body.log_end, untold)
 
     def _stored(self, event: Event, place: TopicPartition, end: int, untold: int) -> None:
         """A replica has stored something, maybe before what looked wrong. Up to `untold` it had
@@ -247,7 +252,8 @@ class Stored:
             more = one.place == place and untold >= one.end
             if lacking:
                 found = one.untold | replica if more else one.untold
-                kept.append(replace(one, lacking=lacking, untold=found))
+                same = (lacking, found) == (one.lacking, one.untold)
+                kept.append(one if same else replace(one, lacking=lacking, untold=found))
         self.suspects = kept
 
     def _committed(self, event: Event, body: PartitionCommitted) -> None:
@@ -272,7 +278,7 @@ class Stored:
             )
             left = one.lacking & set(body.isr) if explains else one.lacking
             if left:
-                kept.append(replace(one, lacking=left))
+                kept.append(one if left == one.lacking else replace(one, lacking=left))
             if left != one.lacking:
                 explained.append((replace(one, lacking=one.lacking - left), event.at_ns))
         self.suspects, self.explained = kept, explained
@@ -375,7 +381,7 @@ class Stored:
         if short:
             did += ", while of the ISR {isr}"
             isr = tuple(map(broker_of, record.isr))
-            self.suspects.append(
+            self.suspect(
                 _Suspect(
                     self.short(event.ref, place, end, short, did, isr=isr, **facts),
                     place,
@@ -391,6 +397,11 @@ class Stored:
         if not ends.keys() >= {*record.isr}:
             return NOTHING
         return (Exercised(event.ref, Evidence.PEER),)
+
+    def suspect(self, one: _Suspect) -> None:
+        """Remembers something that looks wrong."""
+        self.suspects.append(one)
+        self.suspected_ns = max(self.suspected_ns, one.at_ns)
 
     def findings(self, end: RunEnd) -> Findings:
         """The suspects that no record has explained."""
@@ -597,7 +608,7 @@ class _Entering:
         before shows that it had it. `did` says who took it in, as a template with facts."""
         had = {replica: self.stored.ends_of(place).get(replica)}
         joining = broker_of(replica)
-        self.stored.suspects.append(
+        self.stored.suspect(
             _Suspect(
                 self.stored.short(
                     event.ref, place, needed, had, did + ", while", joining=joining, **facts
