@@ -1,0 +1,3 @@
+module publiccases
+
+go 1.23
