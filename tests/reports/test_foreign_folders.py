@@ -152,7 +152,7 @@ def test_a_long_line_is_not_read_to_its_end(foreign: Foreign, folder: Path) -> N
             b'"seed": 1' + b"0" * 9000,
             "Integer value out of range",
         ),
-        ("run.json", b'"settings": {}', b'"x": ' + b"[" * 100_000, "nested too deeply"),
+        ("run.json", b'"settings": {}', b'"x": ' + b"[" * 1_000_000, "nested too deeply"),
         ("run.json", b'"fenced"', b'"\xff"', "not UTF-8"),
     ],
 )
