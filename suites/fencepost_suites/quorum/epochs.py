@@ -210,6 +210,9 @@ class OneControllerAnEpoch(Rule[_Quorum]):
                 return self._vote(state, event, body.epoch, mine)
             case ProcessSpawned(role="controller"):
                 state.started_as[body.started] = body.node_id
+                # Both tell of one start, and the process may have told first.
+                if body.started in state.ids:
+                    state.ids[body.started] = body.node_id
             case NodeStarted(role="controller"):
                 state.ids[event.process] = state.started_as.get(event.process, body.node_id)
             case FaultInjected(receipt=True) as body if body.acts(*HARMS_FLUSHED):
