@@ -76,6 +76,8 @@ class Serving:
     lost: Cause | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """client -> when this process last refused it for being fenced."""
+    former: set[str] = field(default_factory=set)
+    """The processes of the slot that were active, and may tell late what they did then."""
 
     def begin(self, process: str) -> None:
         """The slot's next process starts."""
@@ -257,7 +259,9 @@ class StartingBrokerServesNoClient(Rule[Serving]):
     @on(BrokerStateChanged)
     def _changed(self, state: Serving, event: Event, body: BrokerStateChanged) -> Findings:
         state.process = state.process or event.process
-        if not state.was_active:
+        if body.new == "ACTIVE":
+            state.former.add(event.process)
+        if not state.was_active and event.process == state.process:
             state.changed(event, body)
         return NOTHING
 
@@ -266,7 +270,7 @@ class StartingBrokerServesNoClient(Rule[Serving]):
         self, state: Serving, event: Event, body: LogAppended | FetchServed | ProduceAnswered
     ) -> Findings:
         refused = isinstance(body, ProduceAnswered) and body.error != "NONE"
-        if state.was_active or refused:
+        if state.was_active or refused or event.process in state.former:
             return NOTHING
         done = {LogAppended: "stored a write to", FetchServed: "served"}
         stored = isinstance(body, LogAppended)
