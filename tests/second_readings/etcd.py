@@ -269,7 +269,11 @@ def keys_go(history: History) -> Iterator[Word]:
             continue
         over_ns = kept.get(body.holder_lease)
         asked_ns = invoked.get(body.operation)
-        if body.outcome != "failed" or over_ns is None or asked_ns is None:
+        if over_ns is None or asked_ns is None:
+            continue
+        if body.outcome != "failed":
+            if body.holder_lease > 0:
+                yield undecided(body.lock, body.holder_lease)  # without an answer it names a holder
             continue
         if asked_ns > over_ns + GONE_WITHIN_NS:
             renews = [

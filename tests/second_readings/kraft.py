@@ -126,7 +126,16 @@ def stale_epoch(history: History) -> Iterator[Word]:
         if newer:
             # A controller that is deposed and does not know it does not know the record either.
             by = [written[one.offset] for one in newer if one.offset in written]
-            sure = bool(by) and min(by) <= body.controller_epoch
+            # Nor does any if only one observer has told it by then, and others read it later.
+            early = min(one.offset for one in newer)
+            tellers = [
+                (one.process, one.place < at.place)
+                for one in history.of(BrokerCommitted, MetadataCommitted)
+                if one.body.offset == early
+            ]
+            by_then = {process for process, before in tellers if before}
+            alone = len(by_then) < 2 and any(process not in by_then for process, _ in tellers)
+            sure = bool(by) and min(by) <= body.controller_epoch and not alone
             yield (violated if sure else undecided)(body.broker_id, body.request_epoch)
         elif body.request_epoch not in {one.broker_epoch for one in records[body.broker_id]}:
             yield undecided(body.broker_id, body.request_epoch)

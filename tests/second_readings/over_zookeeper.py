@@ -146,7 +146,7 @@ def stops_for_this_generation(history: History) -> Iterator[Word]:
             yield word(at.process, at.body.topic, at.body.partition)
     for at in history.of(ControlRequestAnswered):
         body = at.body
-        former = 0 <= body.request_epoch < body.broker_epoch
+        former = 0 <= body.request_epoch < body.broker_epoch or otherwise_told(history, at)
         if former and (body.api, body.error) == ("StopReplica", "NONE"):
             yield undecided(at.process, *body.partitions)  # whether it was open at all
 
@@ -478,6 +478,8 @@ def answers_as_controller(history: History) -> Iterator[Word]:
         body = at.body
         if body.error != "NOT_CONTROLLER" and not (body.active and in_term(history, at)):
             yield violated(at.process, body.broker_id, body.error)
+        elif in_term(history, at) and body.error == "NOT_CONTROLLER":
+            yield undecided(at.process, body.broker_id)  # its own words contradict each other
         elif body.active and (body.error == "NOT_CONTROLLER" or succeeded(history, at)):
             yield undecided(at.process, body.broker_id)
         elif exited(history, at):
@@ -517,7 +519,7 @@ def waits_longer_than_the_controller(history: History) -> Iterator[Word]:
         if theirs and at.body.timeout_ms <= min(theirs):
             yield (violated if at.body.timeout_ms <= max(theirs) else undecided)(at.process)
     for at in history.of(BrokerStateChanged):
-        if at.body.reason == "controller_silent":
+        if (at.body.old, at.body.new) == ("ACTIVE", "FENCED"):  # why it did is its own word
             declared = [
                 one.body.new
                 for one in history.of(BrokerDeclared)
@@ -610,7 +612,12 @@ def one_result_each(history: History) -> Iterator[Word]:
             error
             for one in history.of(IsrChangeJudged)
             if one.body.client == at.process and one.place < at.place
-            for error in ({one.body.error} - {"NONE"}) | {*one.body.results}
+            for place, error in (
+                *zip(one.body.partitions, one.body.results, strict=False),
+                ("", one.body.error),
+            )
+            # For this partition, or for the whole request.
+            if place == f"{at.body.topic}-{at.body.partition}" or (not place and error != "NONE")
         }
         if at.body.error not in written:
             yield undecided(at.process, at.body.error)  # who wrote it is not told

@@ -213,12 +213,14 @@ def lag(history: History) -> Iterator[Word]:
     """MetadataLag is the offsets between the last record replayed and the last stable one."""
     for at in history.of(MetricsReported):
         body = at.body
+        own = [one.body.offset + 1 for one in before(history, at, MetadataCommitted)]
         if body.metadata_lag != max(0, body.last_stable - body.replayed):
-            yield violated(at.process, body.metadata_lag)
+            # How far it has replayed it tells in two ways.
+            other = bool(own) and body.metadata_lag == max(0, body.last_stable - max(own))
+            yield (undecided if other else violated)(at.process, body.metadata_lag)
         ends = [one.body.offset + 1 for one in history.of(MetadataCommitted)]
         if body.last_stable > max(ends, default=0):
             yield violated(at.process, "stable", body.last_stable)
-        own = [one.body.offset + 1 for one in before(history, at, MetadataCommitted)]
         if body.replayed > max(own, default=0):
             yield undecided(at.process, "replayed")  # its own words differ, or some are missing
         recent = [
@@ -441,8 +443,8 @@ def not_controller(history: History) -> Iterator[Word]:
             for one in before(history, at, NodeStarted)
         ):
             yield violated(at.process, "names", at.body.active_controller)
-        elif active and turn.body.epoch != at.body.controller_epoch:
-            yield undecided(at.process, at.body.controller_epoch)
+        elif active and not (at.body.active and turn.body.epoch == at.body.controller_epoch):
+            yield undecided(at.process, at.body.controller_epoch)  # whether it resigned before
         elif at.body.error == "NOT_CONTROLLER" and at.body.active_controller != -1:
             # It names a controller that is another one, and that was elected at some time.
             named = at.body.active_controller

@@ -155,6 +155,9 @@ def switches_over(history: History) -> Iterator[Word]:
             added = set(one.adding) & set(other.replicas)
             if one.adding and not other.adding and not added <= set(other.isr):
                 yield (violated if promised(history, topic) else undecided)(topic, partition)
+            moved = not one.adding and set(one.replicas) != set(other.replicas)
+            if moved and not set(other.replicas) <= set(one.isr):
+                yield undecided(topic, partition, "moved")  # the record that began it is not told
             if one.adding and not other.adding and other.leader not in (-1, *other.replicas):
                 yield violated(topic, partition, "leader")
             elif other.leader not in (-1, *other.replicas):
