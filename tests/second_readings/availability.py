@@ -28,6 +28,7 @@ from fencepost_kafka import (
     BoundsStated,
     BrokerCommitted,
     BrokerDeclared,
+    BrokerDeleted,
     ConsumerPositioned,
     PartitionCommitted,
     Polled,
@@ -41,7 +42,7 @@ from second_readings.reading import NEVER, At, History, Word, reading, softened,
 MS = 1_000_000
 SECOND = 1_000 * MS
 FAULTS = (FaultInjected, FaultHealed)
-STATE = (BrokerCommitted, BrokerDeclared, PartitionCommitted)
+STATE = (BrokerCommitted, BrokerDeclared, BrokerDeleted, PartitionCommitted)
 LIVES = (ProcessSpawned, ProcessExited, PhaseStarted)
 STOPPED_WITHIN_NS = 20 * SECOND
 
@@ -170,6 +171,9 @@ def newest(history: History, at_ns: int) -> tuple[dict[int, bool], dict[str, Par
             case BrokerCommitted():
                 if body.offset >= fenced.get(body.broker_id, (-1, False))[0]:
                     fenced[body.broker_id] = body.offset, body.fenced
+            # One that is deleted is no broker: it has nothing that could be fenced.
+            case BrokerDeleted() if body.offset >= fenced.get(body.broker_id, (-1, False))[0]:
+                fenced[body.broker_id] = body.offset, True
             # What a deposed controller declares is of no effect.
             case BrokerDeclared() if body.controller_epoch >= term:
                 term = body.controller_epoch
