@@ -177,7 +177,9 @@ def unregistered(history: History) -> Iterator[Word]:
 @reading("KR-28", BrokerStateChanged, NodeStarted, ProduceAnswered, LogAppended)
 def registers_first(history: History) -> Iterator[Word]:
     """A broker's process answers no produce before it is registered."""
-    known = {at.process for at in history.of(BrokerStateChanged)}
+    # One whose first word names a later state had another one before, which is not told.
+    firsts = {at.process: at.body.old for at in reversed(history.of(BrokerStateChanged))}
+    known = {process for process, old in firsts.items() if old not in ("FENCED", "ACTIVE")}
     for at in history.of(ProduceAnswered, LogAppended):
         error = at.body.error if isinstance(at.body, ProduceAnswered) else "NONE"
         leads = not isinstance(at.body, LogAppended) or at.body.as_leader

@@ -103,7 +103,7 @@ def in_term(history: History, at: At) -> bool:
 
 @reading(
     *("BE-02", ControlRequestSent, ControlRequestAnswered, BrokerRegistered),
-    *(LeadershipStarted, FollowingStarted),
+    *(LeadershipStarted, FollowingStarted, BrokerStateChanged),
 )
 def rejects_former_generations(history: History) -> Iterator[Word]:
     """A broker rejects (STALE_BROKER_EPOCH) any LeaderAndIsr, UpdateMetadata or StopReplica whose
@@ -122,7 +122,11 @@ def rejects_former_generations(history: History) -> Iterator[Word]:
             yield violated(at.process, body.api, body.request_epoch)
         stale = body.error == "STALE_BROKER_EPOCH"
         if stale and 0 <= body.broker_epoch <= body.request_epoch:
-            yield violated(at.process, body.api, "refused")
+            # One that has lost its id is no broker any more, and may refuse what it likes.
+            over = any(
+                one.body.reason == "taken_over" for one in before(history, at, BrokerStateChanged)
+            )
+            yield (undecided if over else violated)(at.process, body.api, "refused")
         known = registered(history, at)
         if known is None:
             continue
