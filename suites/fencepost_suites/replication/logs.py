@@ -187,8 +187,8 @@ class CommittedIsNeverLost(Rule[_Committed]):
 
     @on(ReadCompleted)
     def _read(self, state: _Committed, event: Event, body: ReadCompleted) -> Findings:
-        # An incomplete reading proves nothing about the end of the log.
-        if body.outcome != "ok":
+        # An incomplete reading proves nothing about the end of the log, and -1 is no end.
+        if body.outcome != "ok" or body.end < 0:
             return NOTHING
         if body.end >= state.high_watermark:
             return (Exercised(event.ref, Evidence.CLIENT),) if state.moved else NOTHING
