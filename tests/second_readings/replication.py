@@ -113,6 +113,8 @@ def one_leader_an_epoch(history: History) -> Iterator[Word]:
             began = other.leader >= 0 and other.leader != former
             if other.leader_epoch < one.leader_epoch + began:
                 yield word(topic, partition, other.offset)
+            elif one.leader < 0 <= other.leader and other.leader_epoch == one.leader_epoch:
+                yield undecided(topic, partition, other.offset)  # who led in it before
     begun = {
         (topic, partition, record.leader_epoch)
         for (topic, partition), records in partitions(history).items()
