@@ -64,7 +64,7 @@ class RegistersRecovered(Rule[_Start]):
                 if state.registers is not None:
                     return self._early(state, event, body.node_id, state.registers)
             case RecoveryEnded():
-                state.logs = body.logs
+                state.logs = max(0, body.logs)  # also if it does not say how many there were
             case HeartbeatSent():
                 state.registers, state.answered = state.registers or event.ref, NOTHING
                 if state.began is not None and state.logs < 0:
