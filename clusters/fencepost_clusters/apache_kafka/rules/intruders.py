@@ -52,6 +52,9 @@ class _Suspect:
     incarnation: str = ""
     """That of a process that runs: a record of it explains that. Empty: any record of the broker
     does, since the holder's session may have ended."""
+    epoch: int = -1
+    """The broker epoch that it named as it ran. A record that gave it this one was there before, at
+    whatever time it is read: else the process could not know it."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class _Intruders:
             one
             for one in self.suspects
             if one.broker != body.broker_id
-            or event.at_ns > one.at_ns + READ_WITHIN_NS
+            or (event.at_ns > one.at_ns + READ_WITHIN_NS and one.epoch != body.broker_epoch)
             or (one.incarnation and one.incarnation != body.incarnation)
         ]
 
@@ -119,7 +122,8 @@ class RefusedDoesNotRun(Rule[_Intruders]):
             process=process_scope(event.process),
             broker=broker_of(body.broker_id),
         )
-        state.suspects.append(_Suspect(runs, body.broker_id, event.at_ns, incarnation))
+        epoch = body.broker_epoch
+        state.suspects.append(_Suspect(runs, body.broker_id, event.at_ns, incarnation, epoch))
 
     @staticmethod
     def _refused(state: _Intruders, event: Event, body: HeartbeatRefused) -> None:
