@@ -15,6 +15,7 @@ from fencepost.model.cluster import Configured, Supersedes
 from fencepost.model.errors import UsageError
 from fencepost.model.faults.random_faults import ChoosesFaults
 from fencepost.model.runtime import describe
+from fencepost.model.system.attachment import Attached
 from fencepost.model.system.capabilities import (
     Contained,
     Faceted,
@@ -34,7 +35,7 @@ from fencepost.model.system.capabilities import (
 from fencepost.model.system.simulable import Framing, Simulable
 from fencepost.model.system.status import ShowsStatus
 
-_WHOLE: Sequence[type] = (Secured, Selecting, Simulable, Versioned)
+_WHOLE: Sequence[type] = (Attached, Secured, Selecting, Simulable, Versioned)
 """Capabilities of several members."""
 _ALONE = ("version",)
 """Members that are a capability by themselves (`SaysVersion`)."""

@@ -203,6 +203,10 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
             "the system acme/lamps has at and lacks version: fencepost.Versioned needs all of them",
         ),
         (
+            plugin(systems=[system(makes=print, drafted=print, tidying=print, surveyed=print)]),
+            "lacks attachment: fencepost.Attached needs all of them",
+        ),
+        (
             plugin(systems=[system("command", image=print, **SIMULABLE)]),
             "the system acme/lamps has image and no program: give it `command`",
         ),
