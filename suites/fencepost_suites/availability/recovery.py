@@ -89,6 +89,8 @@ class _Healing:
     cleared: dict[tuple[str, int], tuple[int, Cause]] = field(default_factory=dict)
     """The partitions whose last eligible leaders a record took while the ISR was empty -> its
     offset, and its event."""
+    leaderless: dict[tuple[str, int], Cause] = field(default_factory=dict)
+    """The partitions without a leader -> the event of the first record that says so."""
     refused: dict[int, tuple[str, Cause]] = field(default_factory=dict)
     """broker -> the error that its process was refused with last, since its newest record."""
     marked: set[str] = field(default_factory=set)
@@ -156,6 +158,10 @@ class _Healing:
         # name.
         self.marked.discard(body.topic)
         place = body.topic, body.partition
+        if body.leader >= 0:
+            self.leaderless.pop(place, None)
+        elif before is None or before.leader >= 0:
+            self.leaderless[place] = ref
         if body.isr or body.eligible:
             self.cleared.pop(place, None)
         # Kafka may elect a replica outside the ISR that is known to be eligible (KIP-966). A record
@@ -245,7 +251,9 @@ class _Healing:
     def _leaderless(self, place: TopicPartition, one: PartitionCommitted) -> _Lack:
         words = f"{place[0]}-{place[1]} has no live leader"
         if place not in self.cleared:
-            return _Lack(words, (), _places(one), "leaderless", partition_of(one))
+            since = self.leaderless.get(place)
+            because = () if since is None else (since,)
+            return _Lack(words, because, _places(one), "leaderless", partition_of(one))
         offset, ref = self.cleared[place]
         why = f"offset {offset} left no replica eligible beside an empty ISR"
         facts = {**_places(one), "cleared_at": offset}

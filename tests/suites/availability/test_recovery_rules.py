@@ -131,12 +131,16 @@ def test_a_fenced_broker_that_was_deleted_lacks_nothing() -> None:
     assert recovered(story.after(LATE_MS)).verdict is Outcome.NOT_EXERCISED
 
 
-def test_a_partition_without_a_leader_is_a_violation() -> None:
+def test_a_partition_without_a_leader_is_a_violation_that_names_the_record_which_took_it() -> None:
     story = Story()
     story.partition(-1)
+    taken = story.h.events()[-1].ref
+    story.partition(-1, ())
     story.fault("pause-1", "broker-1#1")
     story.after(1_000).heal("pause-1")
-    assert stated(recovered(story.after(LATE_MS)), "leaderless") == ("orders-0",)
+    found = recovered(story.after(LATE_MS))
+    assert stated(found, "leaderless") == ("orders-0",)
+    assert found.violations[0].because == (taken,)
 
 
 def leaderless(*eligible: tuple[int, ...], moves: bool = False) -> object:
