@@ -32,6 +32,7 @@ TUTORIAL = DOCS / "examples" / "tutorial"
 TESTED = (
     *(TUTORIAL / name for name in ("test_orders.py", "explanation.txt")),
     DOCS / "examples" / "billing",
+    DOCS / "examples" / "clients",
     DOCS / "examples" / "attach",
     *(ROOT / "clusters" / "fencepost_clusters" / "etcd", ROOT / "tests", ROOT / "pyproject.toml"),
     ROOT / "framework" / "fencepost" / "skeleton",
