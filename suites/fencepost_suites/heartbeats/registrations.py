@@ -20,6 +20,7 @@ from fencepost import (
     NodeStarted,
     Rule,
     RunEnd,
+    Violated,
     judged,
     on,
     process_scope,
@@ -58,6 +59,9 @@ class _Registrations:
     """(broker, czxid) -> the process that registered with it."""
     newest_of: dict[str, tuple[int, int]] = field(default_factory=dict)
     """process -> the czxid of its newest registration, and when it made it."""
+    early: list[tuple[str, int, Violated]] = field(default_factory=list)
+    """Heartbeats of a process with a greater czxid than any that it has told of: it may tell of
+    that registration later. The czxid, and what is violated if it does not."""
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
     """(process, its number of a heartbeat) -> the czxid of its newest registration then."""
 
@@ -113,6 +117,7 @@ class IncarnationIsRegistration(Rule[_Registrations]):
         maker = state.maker.setdefault((broker, czxid), event.process)
         earlier = max(before, *own, -1)
         own[czxid] = event.ref
+        state.early = [one for one in state.early if one[:2] != (event.process, czxid)]
         state.newest_of[event.process] = (czxid, event.at_ns)
         state.newest[broker] = max(state.newest.get(broker, -1), czxid)
         taken = maker != event.process
@@ -161,7 +166,13 @@ class IncarnationIsRegistration(Rule[_Registrations]):
             other_epoch=newest,
             broker=broker_of(body.broker_id),
         )
+        if body.incarnation_id > newest:
+            state.early.append((body.client, body.incarnation_id, broken))
+            return NOTHING
         return (broken,)
+
+    def end(self, state: _Registrations, end: RunEnd) -> Findings:
+        return [broken for _, _, broken in state.early]
 
 
 @dataclass(slots=True)
