@@ -157,15 +157,22 @@ def stops_for_this_generation(history: History) -> Iterator[Word]:
 
 @reading(
     *("BE-04", ControlledShutdownAnswered, MetadataHeartbeatAnswered, ControlRequestSent),
-    BrokerStopping,
+    *(BrokerStopping, BrokerRegistered),
 )
 def rejects_former_shutdowns(history: History) -> Iterator[Word]:
     """The controller rejects a ControlledShutdown whose broker epoch is smaller than the one it has
     cached, and sends no control request because of it."""
+    stopping = {at.process for at in history.of(BrokerStopping)}
     asked = {at.body.broker_id for at in history.of(BrokerStopping)}
     for at in history.of(ControlRequestSent):
         stops = at.body.api == "StopReplica" and not at.body.deletes
-        if stops and at.body.broker_id not in asked:
+        meant = {
+            one.process
+            for one in history.of(BrokerRegistered)
+            if one.body.broker_id == at.body.broker_id
+            and one.body.broker_epoch == at.body.broker_epoch
+        }
+        if stops and (at.body.broker_id not in asked or (meant and not meant & stopping)):
             yield undecided(at.process, at.body.broker_id)  # what it sent that for
     for at in history.of(ControlledShutdownAnswered):
         body = at.body
@@ -359,6 +366,14 @@ def new_incarnations_adopted(history: History) -> Iterator[Word]:
             yield violated(at.process, body.broker_id, body.incarnation_id)
         elif 0 <= body.known < adopted(history, at):
             yield undecided(at.process, body.broker_id, "adopted")  # its znode may be gone
+        elif body.error == "INVALID_INCARNATION_ID":
+            told = [
+                one.body.incarnation_id
+                for one in before(history, at, BrokerDeclared)
+                if one.body.broker_id == body.broker_id
+            ]
+            if told and 0 <= told[0] < body.incarnation_id:
+                yield undecided(at.process, body.broker_id, "known")  # by its answer alone
     for at in history.of(MetadataHeartbeatAnswered, BrokerDeclared):
         body = at.body
         if isinstance(body, MetadataHeartbeatAnswered) and not (

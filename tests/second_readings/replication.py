@@ -678,7 +678,9 @@ def flushed_stays(history: History) -> Iterator[Word]:
             yield violated(*name(at), at.process)
 
 
-@reading("RP-18", FetchServed, LogAppended, LeadershipStarted, LeadershipEnded)
+@reading(
+    *("RP-18", FetchServed, LogAppended, LeadershipStarted, LeadershipEnded, FollowingStarted),
+)
 def leader_serves(history: History) -> Iterator[Word]:
     """Produce and fetch sent to a broker that does not lead the partition get a not-leader error
     and have no effect."""
@@ -687,10 +689,14 @@ def leader_serves(history: History) -> Iterator[Word]:
             continue
         turns = [
             one
-            for one in before(history, at, LeadershipStarted, LeadershipEnded)
+            for one in before(history, at, LeadershipStarted, LeadershipEnded, FollowingStarted)
             if name(one) == name(at)
         ]
-        if not turns or isinstance(turns[0].body, LeadershipEnded):
+        if turns and isinstance(turns[0].body, FollowingStarted):
+            # It follows, and has not said that it stopped leading.
+            new = isinstance(at.body, LogAppended) and at.at_ns - turns[0].at_ns > 1_000_000_000
+            yield (violated if new and own_events(history) else undecided)(*name(at), at.process)
+        elif not turns or isinstance(turns[0].body, LeadershipEnded):
             yield violated(*name(at), at.process)
 
 
