@@ -806,8 +806,13 @@ def stops_when_told(history: History) -> Iterator[Word]:
     for at in history.of(BrokerStateChanged):
         if at.body.reason == "shutdown_granted":
             told = next(before(history, at, LeaseGranted), None)
+            wanted = any(
+                getattr(one.body, "asked", one.process) == at.process and one.place < at.place
+                for one in history.of(BrokerStopping, ProcessAsked)
+            )
             if told is None or told.body.next_state != "SHUTDOWN":
-                yield violated(at.process)
+                # Nobody had asked it to stop: then what it says is not of a stop.
+                yield (violated if wanted else undecided)(at.process)
             elif not any(lets_go(one, at) for one in history.of(HeartbeatAnswered)):
                 yield undecided(at.process)  # nobody sent what it says that it got
     for at in history.of(ProcessExited):

@@ -77,17 +77,43 @@ _NEVER = 1 << 62
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
+class _Taken(Struct, frozen=True):
+    """An id that passed to another process by a record, while its holder was unfenced by the record
+    before that was known, and what is found then."""
+
+    broker: int
+    after: int
+    at: int
+    finding: Finding
+
+
+@dataclass(slots=True)
+class _Holding:
+    holders: IdHolders = field(default_factory=IdHolders)
+    taken: list[_Taken] = field(default_factory=list)
+
+    def fence(self, body: BrokerCommitted) -> None:
+        """A record fenced a broker, maybe one that is read after a later one."""
+        self.taken = [
+            one
+            for one in self.taken
+            if one.broker != body.broker_id or not one.after < body.offset < one.at
+        ]
+
+
 @final
-class HolderKeepsId(Rule[IdHolders]):
+class HolderKeepsId(Rule[_Holding]):
     """KR-01. Judged by the records. An id must not pass to a new incarnation while its holder is
     unfenced, alive, not asked to stop and unaffected by faults. Exercised by a refusal that a
-    process reports while another holds the id."""
+    process reports while another holds the id. A record by which the holder was fenced before may
+    be read later: so the end decides."""
 
     clause = "KR-01"
-    state = IdHolders
+    state = _Holding
 
     @on(*KINDS, HeartbeatRefused)
-    def step(self, state: IdHolders, event: Event, body: Struct) -> Findings:
+    def step(self, holding: _Holding, event: Event, body: Struct) -> Findings:
+        state = holding.holders
         state.learn(event)
         match body:
             case HeartbeatRefused(error=error) if error == DUPLICATE:
@@ -97,19 +123,22 @@ class HolderKeepsId(Rule[IdHolders]):
                 if holder and holder != event.process:
                     return (Exercised(event.ref, Evidence.PEER),)
             case BrokerCommitted():
-                return self._committed(state, event, body)
+                self._committed(holding, event, body)
         return NOTHING
 
     @staticmethod
-    def _committed(state: IdHolders, event: Event, body: BrokerCommitted) -> Findings:
+    def _committed(holding: _Holding, event: Event, body: BrokerCommitted) -> None:
+        state = holding.holders
+        if body.fenced and holding.taken:
+            holding.fence(body)
         news, was = state.commit(body)
         # A fenced holder has lost the id already, and a record of the same incarnation hands
         # nothing over.
         if not news or was is None or was.fenced or was.incarnation == body.incarnation:
-            return NOTHING
+            return
         holder = state.process(was)
         if not state.alive(holder, event.at_ns):
-            return NOTHING
+            return
         newcomer = state.process(body)
         # The process is not known, if the history has no start of one with that incarnation.
         to: Facts = {"process": process_scope(newcomer)} if newcomer else {}
@@ -128,9 +157,13 @@ class HolderKeepsId(Rule[IdHolders]):
             offset=body.offset,
             holder=process_scope(holder),
         )
-        if excuse is None:
-            return (taken,)
-        return (Excused.of(taken, excuse.within("{why}, which held it"), ", while "),)
+        found: Finding = taken
+        if excuse is not None:
+            found = Excused.of(taken, excuse.within("{why}, which held it"), ", while ")
+        holding.taken.append(_Taken(body.broker_id, was.offset, body.offset, found))
+
+    def end(self, holding: _Holding, end: RunEnd) -> Findings:
+        return [one.finding for one in holding.taken]
 
 
 @dataclass(slots=True)
