@@ -80,7 +80,6 @@ _NOTHING: Final = Committed((), False, None)
 
 
 @final
-@dataclass(slots=True)
 class ReplicaLogs:
     """The batches above each replica's high watermark, and the batches below any high watermark.
 
@@ -93,15 +92,17 @@ class ReplicaLogs:
     kinds: ClassVar[frozenset[type[Struct]]] = frozenset(
         {LogAppended, LogTruncated, HighWatermarkAdvanced}
     )
-    open: dict[str, list[Batch]] = field(default_factory=dict)
-    """process -> its batches above its high watermark."""
-    slots: dict[str, list[Batch]] = field(default_factory=dict)
-    committed: dict[int, Known] = field(default_factory=dict)
-    """base offset -> the batch."""
-    cut: Sequence[Batch] = ()
-    """The batches that the newest truncation took, newest first."""
-    moved: Committed = _NOTHING
-    """What the newest move of a high watermark committed."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, list[Batch]] = {}
+        """process -> its batches above its high watermark."""
+        self.slots: dict[str, list[Batch]] = {}
+        self.committed: dict[int, Known] = {}
+        """base offset -> the batch."""
+        self.cut: Sequence[Batch] = ()
+        """The batches that the newest truncation took, newest first."""
+        self.moved: Committed = _NOTHING
+        """What the newest move of a high watermark committed."""
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""

@@ -83,7 +83,7 @@ class Copy:
         return (batch for batch in self.batches if batch.end <= offset)
 
 
-@dataclass(slots=True)
+@final
 class Copies:
     """What the disks hold of a partition, what is known to be committed, and its newest record."""
 
@@ -97,23 +97,24 @@ class Copies:
             FaultInjected,
         }
     )
-    of: dict[str, Copy] = field(default_factory=dict)
-    """slot -> its copy."""
-    committed: int = 0
-    known_by: Event | None = None
-    """The word of a client by which that is known."""
-    newest: PartitionCommitted | None = None
-    newest_ns: int = -1
-    """When that was read."""
-    open: dict[str, bool] = field(default_factory=dict)
-    """The writes that are under way, and whether the leader changed during each."""
-    resent: int = -1
-    """The highest offset at which such a write was acknowledged."""
 
-    harmed: dict[str, int] = field(default_factory=dict)
-    """slot -> when a fault last took something from its disk."""
-    joined: dict[int, int] = field(default_factory=dict)
-    """broker -> when a record was told by which it joined the ISR last."""
+    def __init__(self) -> None:
+        self.of: dict[str, Copy] = {}
+        """slot -> its copy."""
+        self.committed = 0
+        self.known_by: Event | None = None
+        """The word of a client by which that is known."""
+        self.newest: PartitionCommitted | None = None
+        self.newest_ns = -1
+        """When that was read."""
+        self.open: dict[str, bool] = {}
+        """The writes that are under way, and whether the leader changed during each."""
+        self.resent = -1
+        """The highest offset at which such a write was acknowledged."""
+        self.harmed: dict[str, int] = {}
+        """slot -> when a fault last took something from its disk."""
+        self.joined: dict[int, int] = {}
+        """broker -> when a record was told by which it joined the ISR last."""
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""

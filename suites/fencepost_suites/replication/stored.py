@@ -7,8 +7,8 @@ followers say themselves: each log end is that of a slot, since its disk outlive
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, final
 
 from msgspec import Struct
 
@@ -61,7 +61,7 @@ class Reached(NamedTuple):
         return self.most + len(self.lost) < len(self.needed)
 
 
-@dataclass(slots=True)
+@final
 class StoredEnds:
     """The log end that each process reported, and the process of each replica."""
 
@@ -76,46 +76,48 @@ class StoredEnds:
             PartitionCommitted,
         }
     )
-    ends: dict[str, int] = field(default_factory=dict)
-    processes: dict[int, str] = field(default_factory=dict)
-    """follower's id -> the process that fetches as it, by a leader's word."""
-    fetched: dict[int, Event] = field(default_factory=dict)
-    """follower's id -> the newest such word."""
-    said: dict[str, Event] = field(default_factory=dict)
-    """process -> by which event it stored last."""
-    farthest: int = 0
-    """How far any replica has stored the partition, by what it told as it stored."""
-    torn: set[str] = field(default_factory=set)
-    """The processes that have stored behind what they had told: a line is missing, or their logs
-    have a hole."""
-    slots: dict[str, str] = field(default_factory=dict)
-    """slot -> its newest process that reported a log end."""
-    following: dict[str, int] = field(default_factory=dict)
-    """slot -> the leader that it follows, by its own word."""
-    leaders: dict[int, int] = field(default_factory=dict)
-    """leader epoch -> the leader's id."""
-    words: dict[int, dict[str, PartitionCommitted]] = field(default_factory=dict)
-    """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
-    newest: int | None = None
-    """The leader epoch of the newest of all."""
-    offset: int = -1
-    """Its offset."""
-    terms: dict[int, str] = field(default_factory=dict)
-    """leader epoch -> the process that led first in it."""
-    controllers: bool = False
-    """Whether controllers of a quorum say what is stored: then no broker knows it before they do.
-    Over ZooKeeper a leader may store an ISR itself."""
 
-    by_controllers: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """offset of a stored state -> its ISR, by the word of a controller."""
-    waiting: dict[str, list[tuple[Violated, PartitionCommitted]]] = field(default_factory=dict)
-    """clause -> what is violated, unless its leader had read this state (`unless_overtaken`)."""
-    newest_of: dict[tuple[str, int], PartitionCommitted | None] = field(default_factory=dict)
-    """process, leader epoch -> the answer of `stored`, until the next record; of no process, that
-    of `newest_told`."""
-    losses: dict[str, Loss] = field(default_factory=dict)
-    """slot -> what it may have lost, until it has that again, or a leader has heard of the next
-    process."""
+    def __init__(self) -> None:
+        self.ends: dict[str, int] = {}
+        self.processes: dict[int, str] = {}
+        """follower's id -> the process that fetches as it, by a leader's word."""
+        self.fetched: dict[int, Event] = {}
+        """follower's id -> the newest such word."""
+        self.said: dict[str, Event] = {}
+        """process -> by which event it stored last."""
+        self.farthest = 0
+        """How far any replica has stored the partition, by what it told as it stored."""
+        self.torn: set[str] = set()
+        """The processes that have stored behind what they had told: a line is missing, or their
+        logs have a hole."""
+        self.slots: dict[str, str] = {}
+        """slot -> its newest process that reported a log end."""
+        self.following: dict[str, int] = {}
+        """slot -> the leader that it follows, by its own word."""
+        self.leaders: dict[int, int] = {}
+        """leader epoch -> the leader's id."""
+        self.words: dict[int, dict[str, PartitionCommitted]] = {}
+        """leader epoch -> process -> the newest of the epoch's stored states, by its word."""
+        self.newest: int | None = None
+        """The leader epoch of the newest of all."""
+        self.offset = -1
+        """Its offset."""
+        self.terms: dict[int, str] = {}
+        """leader epoch -> the process that led first in it."""
+        self.controllers = False
+        """Whether controllers of a quorum say what is stored: then no broker knows it before they
+        do. Over ZooKeeper a leader may store an ISR itself."""
+        self.by_controllers: dict[int, tuple[int, ...]] = {}
+        """offset of a stored state -> its ISR, by the word of a controller."""
+        self.waiting: dict[str, list[tuple[Violated, PartitionCommitted]]] = {}
+        """clause -> what is violated, unless its leader had read this state
+        (`unless_overtaken`)."""
+        self.newest_of: dict[tuple[str, int], PartitionCommitted | None] = {}
+        """process, leader epoch -> the answer of `stored`, until the next record; of no process,
+        that of `newest_told`."""
+        self.losses: dict[str, Loss] = {}
+        """slot -> what it may have lost, until it has that again, or a leader has heard of the next
+        process."""
 
     def take(self, event: Event, body: Any) -> None:
         """Applies an event."""
