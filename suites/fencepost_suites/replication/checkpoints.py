@@ -107,7 +107,8 @@ class RestartsFromCheckpoint(Rule[_Checkpoints]):
         if event.process in state.began:
             return NOTHING
         state.began.add(event.process)
-        if body.high_watermark > body.log_end:
+        # -1: it does not say where its log ends.
+        if body.high_watermark > body.log_end >= 0:
             broken = violated(
                 event.ref,
                 Evidence.SELF,
