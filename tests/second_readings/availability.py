@@ -265,6 +265,12 @@ def fenced(history: History) -> Iterator[Word]:
             certain = sure and undisturbed(history, calm_ns, moment, death.body.ended)
             for what, present in still(history, node, moment):
                 yield (violated if certain and present else undecided)(slot, what)
+        # Where records name incarnations, the next process is the broker once one names it: if it
+        # leads after it was started, that record may not be told.
+        named = any(at.body.incarnation for at in history.of(BrokerCommitted))
+        if named and next_ns < until_ns:
+            for what, _ in still(history, node, until_ns):
+                yield undecided(slot, what)
 
 
 def still(history: History, node: int, at_ns: int) -> Iterator[tuple[str, bool]]:

@@ -67,6 +67,14 @@ def one_holder(history: History) -> Iterator[Word]:
         epochs = {one.broker_epoch for one in brokers(history).get(at.body.broker_id, ())}
         if at.body.new == "ACTIVE" and at.body.broker_epoch not in epochs:
             yield undecided(at.process)  # no record of it is told
+        own = next((one.body.incarnation for one in before(history, at, NodeStarted)), "")
+        given = {
+            one.incarnation
+            for one in brokers(history).get(at.body.broker_id, ())
+            if one.broker_epoch == at.body.broker_epoch
+        }
+        if at.body.new == "ACTIVE" and own and given and own not in given:
+            yield undecided(at.process, "incarnation")  # which of the two is misquoted
     for broker, records in brokers(history).items():
         for one, other in pairwise(records):
             if one.incarnation != other.incarnation and not one.fenced:

@@ -130,6 +130,14 @@ def one_leader_an_epoch(history: History) -> Iterator[Word]:
             yield undecided(*name(at), at.body.leader_epoch)  # a record was not told
         elif given and not any(first_of(at.process).endswith(f"-{leader}") for leader in given):
             yield (violated if sure(history, at) else undecided)(*name(at), at.process)
+    for at in history.of(LeadershipStarted):
+        led = [
+            one.body.leader_epoch
+            for one in before(history, at, LeadershipStarted)
+            if name(one) == name(at)
+        ]
+        if max(led, default=-1) > at.body.leader_epoch:
+            yield undecided(*name(at), at.process)  # of a topic that was made again, or its word
     # Whoever only acts as a leader may have been told of a record that nobody else tells.
     for at in history.of(FollowerFetched, HighWatermarkAdvanced):
         acts = isinstance(at.body, FollowerFetched) or at.body.as_leader
