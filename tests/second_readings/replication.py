@@ -89,6 +89,8 @@ def none_leads_alone(history: History) -> Iterator[Word]:
         members = {*was.isr, *was.eligible}
         if all(fenced.get(member, (-1, False))[1] for member in members):
             yield (violated if history.plane == "quorum" else undecided)(*name(at), body.leader)
+        elif body.leader not in {*members, *body.isr}:
+            yield undecided(*name(at), body.leader)  # whether a member was live is not told
         elif any(fenced.get(member, (-1, False))[0] >= body.offset for member in members):
             yield undecided(*name(at), body.leader)  # it was unfenced no earlier
 
