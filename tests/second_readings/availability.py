@@ -117,6 +117,11 @@ def still_lacking(history: History) -> Iterator[Word]:
     due_ns = from_ns + stated.recovered_ms * MS
     if min([history.end.ended_at_ns, *_asked_to_end(history)]) <= due_ns:
         return
+    said: dict[tuple[int, int], bool] = {}
+    for at in history.of(BrokerCommitted):
+        place = at.body.broker_id, at.body.offset
+        if said.setdefault(place, at.body.fenced) != at.body.fenced:
+            yield undecided(*place)  # one record is told in two ways
     lacking = set(lacks(history, due_ns))
     moments = [at.at_ns for at in history.of(*STATE) if from_ns < at.at_ns <= due_ns]
     for moment in (from_ns, *moments):

@@ -329,6 +329,18 @@ def old_incarnations_refused(history: History) -> Iterator[Word]:
             yield violated(at.process, body.broker_id, body.incarnation_id)
         elif body.incarnation_id < body.known and body.error != "INVALID_INCARNATION_ID":
             yield undecided(at.process, body.broker_id, body.error)  # it may be malformed, too
+        took = next(
+            (
+                one.body
+                for one in before(history, at, MetadataHeartbeatAnswered, ControllerBegan)
+                if isinstance(one.body, ControllerBegan)
+                or (one.body.broker_id, one.body.error) == (body.broker_id, "NONE")
+            ),
+            None,
+        )
+        newer = getattr(took, "incarnation_id", -1)
+        if body.error == "NONE" and body.incarnation_id < newer:
+            yield undecided(at.process, body.broker_id, "in two epochs")
         # The newest that it has declared in this term, whatever it says that it knew.
         declared = next(
             (

@@ -761,6 +761,12 @@ def recovers_first(history: History) -> Iterator[Word]:
     for at in history.of(HeartbeatSent):
         last = next(before(history, at, RecoveryStarted, RecoveryEnded), None)
         later = any(one.process == at.process for one in history.of(RecoveryStarted, RecoveryEnded))
+        again = last is not None and isinstance(last.body, RecoveryEnded)
+        if again and any(
+            one.process == at.process and one.place > at.place
+            for one in history.of(RecoveryStarted)
+        ):
+            yield undecided(at.process)  # whether it recovers once more, or had not ended
         # One that has an epoch has registered before.
         registers = last is None and later
         if registers or (last is not None and isinstance(last.body, RecoveryStarted)):

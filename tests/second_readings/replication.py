@@ -567,6 +567,8 @@ def restored_watermark(history: History) -> Iterator[Word]:
         if key in seen:
             continue
         seen.add(key)
+        if 0 <= at.body.log_end < at.body.high_watermark:
+            yield violated(*key)
         stored = [
             one
             for one in history.of(ReplicaCheckpointed)
