@@ -121,7 +121,8 @@ def _check_members(named: str, system: Any) -> None:
                     f"function (fencepost.{capability.__name__})"
                 )
             wanted = list(inspect.signature(declared).parameters.values())[1:]
-            if not _takes(given, wanted):
+            names = [one.name for one in wanted if one.kind is one.KEYWORD_ONLY]
+            if not takes(given, len(wanted) - len(names), names):
                 raise UsageError(
                     f"{named} has a `{member}` that does not take "
                     f"({', '.join(one.name for one in wanted)}): fencepost.{capability.__name__} "
@@ -129,15 +130,14 @@ def _check_members(named: str, system: Any) -> None:
                 )
 
 
-def _takes(given: Callable[..., Any], wanted: Sequence[inspect.Parameter]) -> bool:
-    """Whether a function can be called as a protocol's is."""
+def takes(given: Callable[..., Any], places: int, names: Sequence[str] = ()) -> bool:
+    """Whether a function can be called with so many arguments by place, and with these by name."""
     try:
         signature = inspect.signature(given)
     except ValueError:  # some that are written in C have none
         return True
-    by_name = {one.name: None for one in wanted if one.kind is one.KEYWORD_ONLY}
     try:
-        signature.bind(*[None] * (len(wanted) - len(by_name)), **by_name)
+        signature.bind(*[None] * places, **dict.fromkeys(names))
     except TypeError:
         return False
     return True

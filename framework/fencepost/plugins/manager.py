@@ -29,7 +29,7 @@ from fencepost.model.runtime import describe
 from fencepost.model.system.attachment import ANY, Attached
 from fencepost.model.system.capabilities import StatesBounds, System, Versioned
 from fencepost.plugins import hookspecs
-from fencepost.plugins.capabilities import check_system
+from fencepost.plugins.capabilities import check_system, takes
 from fencepost.plugins.reports import ANY_ENGINE, Engine, ReportRequest
 from fencepost.workloads.workers import Workload
 
@@ -434,6 +434,11 @@ def _rules(answer: Any) -> tuple[Rule[Any], ...]:
         if not rule.applied:
             raise UsageError(
                 f"the rule {type(rule).__name__} handles no event: mark a method with @on(kind)"
+            )
+        if rule.keeper is not None and not takes(rule.keeper, 2):
+            raise UsageError(
+                f"the keeper of the rule {type(rule).__name__} does not take (rules, shared): "
+                "it is made of its rules and of what is shared about the whole run"
             )
     return tuple(answer)
 

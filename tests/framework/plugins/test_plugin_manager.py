@@ -144,6 +144,11 @@ class Runs(Rule[None]):
         return NOTHING
 
 
+def kept_as_before(rules: object) -> object:
+    """A keeper as it was before rules shared anything about the whole run."""
+    return rules
+
+
 class OfBefore:
     """A rule as it was written for version 0.1."""
 
@@ -274,6 +279,10 @@ def lamp_probe(address: str, port: int, timeout_s: float, size: int = 0) -> bool
         (plugin(clauses=["HB-01"]), "'HB-01' is no Clause"),
         (plugin(rules=[OfBefore()]), "the rule OfBefore is no fencepost.Rule: derive it from that"),
         (plugin(rules=[Rule("NOSE-1")]), "the rule Rule handles no event: mark a method with @on"),
+        (
+            plugin(rules=[Runs().kept(kept_as_before, frozenset())]),  # type: ignore[arg-type]
+            "the keeper of the rule Runs does not take (rules, shared)",
+        ),
         (plugin(fautls={}), "unknown hook 'fencepost_fautls'"),
         (module(fencepost_faults=hookimpl(lambda cluster: {})), "cluster"),
     ],
