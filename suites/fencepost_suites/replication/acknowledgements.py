@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import final
 
 from fencepost import (
@@ -31,7 +32,7 @@ from fencepost_kafka import (
     partition_of,
 )
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import Loss, StoredEnds
+from fencepost_suites.replication.stored import Loss, Overtaken, StoredEnds
 
 
 def _behind(followers: Mapping[str, int], end: int, lost: Mapping[str, Loss]) -> str:
@@ -95,8 +96,16 @@ def _excused(event: Event, body: ProduceAnswered, process: str, stored: int, los
     return Excused.of(behind, taken, ": ")
 
 
+@dataclass(slots=True)
+class _Answers:
+    """What replicas have stored, and which answers wait for the end."""
+
+    stored: StoredEnds
+    overtaken: Overtaken
+
+
 @final
-class AcknowledgedByAllInSync(Rule[StoredEnds]):
+class AcknowledgedByAllInSync(Rule[_Answers]):
     """RP-04. The ISR is the stored one, by the word of controllers if there are any, and what the
     leader names beside it: it may count more replicas than are stored, but none less. The leader's
     evidence is its high watermark, or the log ends it knows; the followers' is what they stored
@@ -110,12 +119,13 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
     reads = frozenset({ProduceInvoked})
     folds = (StoredEnds,)
 
-    def start(self, key: Key, shared: Shared) -> StoredEnds:
+    def start(self, key: Key, shared: Shared) -> _Answers:
         stored: StoredEnds = shared[StoredEnds]
-        return stored
+        return _Answers(stored, Overtaken(stored))
 
     @on(ProduceAnswered)
-    def _answered(self, state: StoredEnds, event: Event, body: ProduceAnswered) -> Findings:
+    def _answered(self, answers: _Answers, event: Event, body: ProduceAnswered) -> Findings:
+        state = answers.stored
         # An answer without an end is one for the message at its offset, at least.
         end = max(body.log_end, body.base_offset + 1)
         if body.error != "NONE" or body.base_offset < 0:
@@ -159,15 +169,15 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         behind = _behind(known, end, lost)
         if behind:
             broken = _without(event, body, end, behind, known[behind])
-            return self._by_stored(state, event, body, stored, broken)
-        told = stored is None or leader < 0 or state.enough(event.process, leader, isr, end)
-        if stored is not None and not told:
+            return self._by_stored(answers, event, body, stored, broken)
+        enough = leader < 0 or state.enough(event.process, leader, isr, end)
+        if stored is not None and not enough:
             reached = state.reached_of(event.process, leader, isr, stored.replicas, end)
             # Which process is which replica is the leader's word alone. A count needs no names: it
             # holds for a leader that names a wrong process, too.
             if reached.too_few:
                 broken = _too_few(event, body, end, reached.most, reached.needed)
-                return self._by_stored(state, event, body, stored, broken)
+                return self._by_stored(answers, event, body, stored, broken)
             if reached.most < len(reached.needed):
                 excused = list(reached.lost)
         if body.high_watermark < end and min(body.ends, default=end) < end:
@@ -191,9 +201,9 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         evidence = Evidence.PEER if len(known) == len(isr) - 1 else Evidence.SELF
         return (Exercised(event.ref, evidence),)
 
+    @staticmethod
     def _by_stored(
-        self,
-        state: StoredEnds,
+        answers: _Answers,
         event: Event,
         body: ProduceAnswered,
         stored: PartitionCommitted | None,
@@ -202,14 +212,15 @@ class AcknowledgedByAllInSync(Rule[StoredEnds]):
         """What is violated, maybe for members only that the leader does not name."""
         if stored is None or {*stored.isr} <= {*body.isr}:
             return (broken,)
-        return state.unless_overtaken(self.clause, event.process, body.leader_epoch, broken)
+        return answers.overtaken.unless(event.process, body.leader_epoch, broken)
 
-    def end(self, state: StoredEnds, end: RunEnd) -> Findings:
-        return state.at_end(self.clause)
+    def end(self, state: _Answers, end: RunEnd) -> Findings:
+        return state.overtaken.at_end()
 
     @on(ProduceCompleted)
-    def _completed(self, state: StoredEnds, event: Event, body: ProduceCompleted) -> Findings:
+    def _completed(self, answers: _Answers, event: Event, body: ProduceCompleted) -> Findings:
         """A client has an acknowledgement, whether or not a leader has recorded an answer."""
+        state = answers.stored
         newest = state.newest
         if body.outcome != "ok" or body.acks != -1 or body.offset < 0 or newest is None:
             return NOTHING

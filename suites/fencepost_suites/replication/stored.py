@@ -109,9 +109,6 @@ class StoredEnds:
         do. Over ZooKeeper a leader may store an ISR itself."""
         self.by_controllers: dict[int, tuple[int, ...]] = {}
         """offset of a stored state -> its ISR, by the word of a controller."""
-        self.waiting: dict[str, list[tuple[Violated, PartitionCommitted]]] = {}
-        """clause -> what is violated, unless its leader had read this state
-        (`unless_overtaken`)."""
         self.newest_of: dict[tuple[str, int], PartitionCommitted | None] = {}
         """process, leader epoch -> the answer of `stored`, until the next record; of no process,
         that of `newest_told`."""
@@ -266,28 +263,6 @@ class StoredEnds:
             known = self.newest_of[asked] = self._newest(process, leader_epoch)
         return known
 
-    def unless_overtaken(
-        self, clause: str, process: str, leader_epoch: int, broken: Violated
-    ) -> Findings:
-        """What `stored` says against a leader. If it has read a newer state of that epoch itself,
-        which no controller has told by then, it may just be the first that tells it: then the end
-        decides, by what controllers tell after. In a quorum each ISR has an epoch of its own, so
-        this needs another broken promise."""
-        own, known = self.told(leader_epoch).get(process), self.stored(process, leader_epoch)
-        if own is None or known is None or own.offset <= known.offset:
-            return (broken,)
-        self.waiting.setdefault(clause, []).append((broken, own))
-        return NOTHING
-
-    def at_end(self, clause: str) -> Findings:
-        """What waited for the end."""
-        return [
-            Undecided.of(broken, TOLD_LATE, "; but ")
-            if self.by_controllers.get(own.offset) == own.isr
-            else broken
-            for broken, own in self.waiting.get(clause, ())
-        ]
-
     def _newest(self, process: str, leader_epoch: int) -> PartitionCommitted | None:
         known = [
             (other, one)
@@ -349,3 +324,36 @@ class StoredEnds:
             if followed == leader and slot != own and not is_second(slot)
         ]
         return reached + max(0, len(followers) - len(heard))
+
+
+@final
+class Overtaken:
+    """What a rule says against leaders by the stored ISR, where the leader has read a newer state
+    of its epoch that no controller had told by then.
+
+    It may just be the first that tells that state: so the end decides, by what controllers tell
+    after. In a quorum each ISR has an epoch of its own, so this needs another broken promise.
+    """
+
+    def __init__(self, stored: StoredEnds) -> None:
+        self._stored = stored
+        self._waiting: list[tuple[Violated, PartitionCommitted]] = []
+        """What is violated, unless controllers tell this state."""
+
+    def unless(self, process: str, leader_epoch: int, broken: Violated) -> Findings:
+        """What is violated now; nothing if it waits for the end."""
+        own = self._stored.told(leader_epoch).get(process)
+        known = self._stored.stored(process, leader_epoch)
+        if own is None or known is None or own.offset <= known.offset:
+            return (broken,)
+        self._waiting.append((broken, own))
+        return NOTHING
+
+    def at_end(self) -> Findings:
+        """What waited for the end."""
+        return [
+            Undecided.of(broken, TOLD_LATE, "; but ")
+            if self._stored.by_controllers.get(own.offset) == own.isr
+            else broken
+            for broken, own in self._waiting
+        ]

@@ -40,7 +40,7 @@ from fencepost_kafka import (
 )
 from fencepost_kafka.judging.owed import APPENDS, HIGH_WATERMARKS
 from fencepost_suites.common.keys import by_partition
-from fencepost_suites.replication.stored import StoredEnds
+from fencepost_suites.replication.stored import Overtaken, StoredEnds
 
 LEARNT_WITH_NS = 500_000_000
 """How much later than the first message after a silence the high watermark may be reported."""
@@ -252,6 +252,7 @@ class _Counted:
     """What is stored of a partition, and a requested shrink that is not stored yet."""
 
     stored: StoredEnds
+    overtaken: Overtaken
     shrink: tuple[str, int] | None = None
     """The leader that asked for a smaller ISR, and its epoch then."""
 
@@ -268,7 +269,8 @@ class StoredIsrCounts(Rule[_Counted]):
     folds = (StoredEnds,)
 
     def start(self, key: Key, shared: Shared) -> _Counted:
-        return _Counted(shared[StoredEnds])
+        stored: StoredEnds = shared[StoredEnds]
+        return _Counted(stored, Overtaken(stored))
 
     @on(IsrChangeAsked)
     def _asked(self, state: _Counted, event: Event, body: IsrChangeAsked) -> Findings:
@@ -308,8 +310,7 @@ class StoredIsrCounts(Rule[_Counted]):
             return (broken,)
         lacking = self._lacking(state, event, body)
         if isinstance(lacking, Violated):
-            told = state.stored
-            return told.unless_overtaken(self.clause, event.process, body.leader_epoch, lacking)
+            return state.overtaken.unless(event.process, body.leader_epoch, lacking)
         if lacking is not None:
             return (lacking,)
         if state.shrink is not None and body.leader_epoch > state.shrink[1]:
@@ -348,4 +349,4 @@ class StoredIsrCounts(Rule[_Counted]):
         return Excused.of(broken, Reason.of("{faults} had taken the rest", faults=faults), ": ")
 
     def end(self, state: _Counted, end: RunEnd) -> Findings:
-        return state.stored.at_end(self.clause)
+        return state.overtaken.at_end()

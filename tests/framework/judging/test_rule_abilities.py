@@ -25,6 +25,7 @@ from fencepost import (
     Shared,
     Violated,
     on,
+    whole_run,
 )
 from fencepost.testing import HistoryBuilder, Outcome, judge
 from fencepost.testing.kit import findings_of
@@ -205,18 +206,10 @@ def test_a_keeper_finds_the_states_of_all_rules_that_name_it() -> None:
     assert messages(h, *rules) == {"X-1": ["two"], "X-2": ["two"]}
 
 
-class WholeRun(Rule[Words]):
+class WholeRun(Listens):
     """The words of the whole run."""
 
-    clause = "X-2"
-    folds = (Words,)
-
-    def start(self, key: Key, shared: Shared) -> Words:
-        words: Words = shared[Words]
-        return words
-
-    def end(self, state: Words, end: RunEnd) -> Findings:
-        return (Violated(AT, Evidence.SELF, " ".join(state.said)),)
+    keys = staticmethod(whole_run)
 
 
 class Loud(Quiet):
