@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,36 +55,40 @@ def test_each_pattern_of_modules_names_some() -> None:
     assert len(chosen()) > 70
 
 
+def wrong_classes(is_wrong: Callable[[ast.ClassDef], bool]) -> list[str]:
+    """The classes of compiled modules that are wrong."""
+    return [
+        f"{path}:{node.lineno}: {node.name}"
+        for path in chosen()
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.ClassDef) and is_wrong(node)
+    ]
+
+
 def test_a_compiled_module_has_no_class_that_needs_its_options() -> None:
     """mypyc loses the options of msgspec's classes. Without those in HARMLESS a class accepts what
     correct code does not do, or costs more; any other one, such as `tag`, changes what a message
     is. It loses most types of fields, too, so such a class cannot be decoded."""
-    wrong = [
-        f"{path}:{node.lineno}: {node.name}"
-        for path in chosen()
-        for node in ast.walk(ast.parse((ROOT / path).read_text()))
-        if isinstance(node, ast.ClassDef)
-        and any(ast.unparse(base).endswith("Struct") for base in node.bases)
-        and not HARMLESS.issuperset(option.arg for option in node.keywords)
-    ]
-    assert wrong == []
+
+    def needs_them(node: ast.ClassDef) -> bool:
+        is_struct = any(ast.unparse(base).endswith("Struct") for base in node.bases)
+        return is_struct and not HARMLESS.issuperset(option.arg for option in node.keywords)
+
+    assert wrong_classes(needs_them) == []
 
 
 def test_no_dataclass_of_a_compiled_module_has_a_variable_of_the_class() -> None:
     """mypyc loses that it is one, so the constructor assigns it, and raises: `SharedFold.kinds` of
     a dataclass stopped each rule that named the fold."""
-    wrong = [
-        f"{path}:{node.lineno}: {node.name}"
-        for path in chosen()
-        for node in ast.walk(ast.parse((ROOT / path).read_text()))
-        if isinstance(node, ast.ClassDef)
-        and any(ast.unparse(one).startswith("dataclass") for one in node.decorator_list)
-        and any(
+
+    def has_one(node: ast.ClassDef) -> bool:
+        made = [ast.unparse(one) for one in node.decorator_list]
+        return any(one.startswith("dataclass") for one in made) and any(
             isinstance(one, ast.AnnAssign) and ast.unparse(one.annotation).startswith("ClassVar")
             for one in node.body
         )
-    ]
-    assert wrong == []
+
+    assert wrong_classes(has_one) == []
 
 
 def ran(*words: str) -> str:
